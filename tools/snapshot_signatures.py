@@ -441,7 +441,7 @@ def has_identity(value: object) -> bool:
 
 def identity(value: object) -> int:
     """`id` of the object itself: importing some modules makes dynamo wrap a few functions in one of their places."""
-    return id(getattr(value, "_torchdynamo_orig_callable", value))
+    return id(inspect.unwrap(value)) if isinstance(value, types.FunctionType) else id(value)
 
 
 def star_names(module: types.ModuleType) -> list[str]:
