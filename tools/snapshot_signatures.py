@@ -4,12 +4,13 @@
 
 Two files in migrate/rulebook, both the same bytes on every run with the same torch:
 
-* `torch_names.json` (read in every conversion): `{"torch": version, "names": {module or class: {name: kind letter}},
-  "aliases": {other name: canonical name}, "exports": {module: [what a star import of it binds]},
-  "foreign": {module: {star-exported name: where it really comes from}}}`. Kind letters: f function, c class, m method,
-  p property, k constant, M module.
-* `torch_signatures.json.gz` (read by the loader's checks): `{"torch": version, "signatures": {canonical name: [every
-  overload, in torch's spelling, without types]}}`.
+* `torch_names.json` (small and quick, for every conversion): `{"torch": version, "names": {module or class: {name: kind
+  letter}}, "aliases": {other name: canonical name}, "exports": {module: [what a star import of it binds]}, "foreign":
+  {module: {star-exported name: where it really comes from}}}`. Kind letters: f function, c class, m method, p property,
+  k constant, M module.
+* `torch_signatures.json.gz` (for the loader's checks): `{"torch": version, "names": {dotted name: {"kind": "function",
+  "sig": [every overload, in torch's spelling, without types], "alias_of": canonical name}}}`; "sig" is absent where none
+  is known, "alias_of" where the name is the canonical one.
 
 Signatures come, in this order, from Python functions, from `typing.overload`, from the stubs that torch ships and from
 the first lines of docstrings.
@@ -214,6 +215,7 @@ PRIVATE = {  # names with an underscore that programs use all the same
     "torch.optim.lr_scheduler": ("_LRScheduler",),
 }
 KIND = typing.Literal["f", "c", "m", "p", "k", "M"]
+KIND_WORDS = {"f": "function", "c": "class", "m": "method", "p": "property", "k": "constant", "M": "module"}
 
 
 @dataclass
@@ -562,6 +564,18 @@ def nested(kinds: dict[str, KIND]) -> dict[str, dict[str, KIND]]:
     return grouped
 
 
+def entries(shot: Snapshot) -> dict[str, dict[str, object]]:
+    """Each name, aliases too, with its kind and signatures."""
+    found: dict[str, dict[str, object]] = {}
+    for name in sorted({*shot.kinds, *shot.aliases}):
+        canonical = shot.aliases.get(name, name)
+        entry: dict[str, object] = {"kind": KIND_WORDS[shot.kinds[canonical]]}
+        if forms := shot.signatures.get(canonical):
+            entry["sig"] = forms
+        found[name] = entry | ({"alias_of": canonical} if canonical != name else {})
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=textwrap.dedent(__doc__ or "").split("\n")[0])
     parser.parse_args()
@@ -577,7 +591,7 @@ def main() -> None:
     }
     compact = (",", ":")
     NAMES.write_text(json.dumps(names, separators=compact) + "\n", encoding="utf-8")
-    signatures = {"torch": version, "signatures": dict(sorted(shot.signatures.items()))}
+    signatures = {"torch": version, "names": entries(shot)}
     SIGNATURES.write_bytes(gzip.compress(json.dumps(signatures, separators=compact).encode(), 9, mtime=0))
     print(f"{len(shot.kinds)} names, {len(shot.aliases)} aliases, {len(shot.signatures)} with signatures")
 
