@@ -9,8 +9,8 @@ Two files in migrate/rulebook, both the same bytes on every run with the same to
   {module: {star-exported name: where it really comes from}}}`. Kind letters: f function, c class, m method, p property,
   k constant, M module.
 * `torch_signatures.json.gz` (for the loader's checks): `{"torch": version, "names": {dotted name: {"kind": "function",
-  "sig": [every overload, in torch's spelling, without types], "alias_of": canonical name}}}`; "sig" is absent where none
-  is known, "alias_of" where the name is the canonical one.
+  "sig": [every overload, in torch's spelling, without types], "alias_of": canonical name}}}`; "sig" is absent where
+  none is known, "alias_of" where the name is the canonical one.
 
 Signatures come, in this order, from Python functions, from `typing.overload`, from the stubs that torch ships and from
 the first lines of docstrings.
@@ -54,8 +54,6 @@ MODULES = (
     "torch.nn.utils.stateless",
     "torch.nn.utils.fusion",
     "torch.nn.utils.clip_grad",
-    "torch.nn.utils.weight_norm",
-    "torch.nn.utils.spectral_norm",
     "torch.nn.utils.convert_parameters",
     "torch.nn.parameter",
     "torch.nn.parallel",
