@@ -6,10 +6,20 @@ import difflib
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import IntEnum
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 FailOn = Literal["note", "warning", "error", "never"]
+
+
+class ExitCode(IntEnum):
+    """What every command answers with."""
+
+    DONE = 0
+    FINDINGS = 1
+    USAGE = 2
+    FAULT = 3
 
 
 class ConfigError(Exception):

@@ -54,6 +54,7 @@ class Finding:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+# fmt: off
 CODES: dict[str, Code] = {
     c.code: c
     for c in (
@@ -85,6 +86,7 @@ CODES: dict[str, Code] = {
         Code("JM903", "error", "a rule failed", "A fault of this tool: please report it."),
     )
 }
+# fmt: on
 
 
 Fate = Literal["exact", "stated", "left", "unmapped"]

@@ -1,0 +1,183 @@
+"""The command line. Everything heavy is imported inside the commands, so that `--help` answers at once."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from . import __version__
+from .config import ConfigError, ExitCode
+
+PROGRAM = "jaxmigrate"
+
+app = typer.Typer(name=PROGRAM, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+
+class Severity(StrEnum):
+    note = "note"
+    warning = "warning"
+    error = "error"
+    never = "never"
+
+
+class Format(StrEnum):
+    text = "text"
+    json = "json"
+
+
+Paths = Annotated[list[str], typer.Argument(metavar="PATH...", help="Files and folders; - reads standard input.")]
+Rules = Annotated[
+    list[Path] | None, typer.Option("--rules", metavar="FILE", help="A rule file of your own. Repeatable.")
+]
+FailOn = Annotated[
+    Severity | None, typer.Option(help="Exit 1 on findings of this severity or above.", show_default="error")
+]
+ExitZero = Annotated[bool, typer.Option("--exit-zero", help="Exit 0 where the findings would make it 1.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Write nothing, whatever else is said.")]
+Report = Annotated[Path | None, typer.Option("--report", metavar="FILE", help="Write the JSON report here.")]
+
+
+@app.callback()
+def root(
+    version: Annotated[bool, typer.Option("--version", help="Show the version.", is_eager=True)] = False,
+) -> None:
+    """Rewrite PyTorch source into JAX + Flax NNX + Optax source.
+
+    Exit codes: 0 done, 1 findings at or above --fail-on (or files that would change, under --check), 2 usage,
+    settings or input, 3 the tool itself failed.
+    """
+    if version:
+        print(f"{PROGRAM} {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def convert(
+    paths: Paths,
+    output: Annotated[
+        str | None,
+        typer.Option("-o", "--output", metavar="PATH", help="Write there: a file, or a folder for a folder."),
+    ] = None,
+    write: Annotated[bool, typer.Option("-w", "--write", help="Convert in place.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Write nothing; exit 1 if a file would change.")] = False,
+    diff: Annotated[
+        bool | None, typer.Option("--diff/--no-diff", help="Show the diff.", show_default="when nothing is written")
+    ] = None,
+    todo: Annotated[
+        bool | None, typer.Option("--todo/--no-todo", help="Put a TODO comment where something was left.")
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Write over uncommitted changes and an edited nnx_layers.py.")
+    ] = False,
+    report: Report = None,
+    rules: Rules = None,
+    fail_on: FailOn = None,
+    exit_zero: ExitZero = False,
+    dry_run: DryRun = False,
+) -> int:
+    """Convert files. Shows the diff and writes nothing, unless told where to write."""
+    from .commands import Conversion, Options
+
+    if write and output is not None:
+        raise typer.BadParameter("--write and --output exclude each other")
+    if check and (write or output is not None):
+        raise typer.BadParameter("--check writes nothing: it excludes --write and --output")
+    options = Options(tuple(rules or ()), fail_on.value if fail_on else None, exit_zero, dry_run, report, todo)
+    return Conversion(options, output, write, check, diff, force).run(tuple(paths))
+
+
+@app.command()
+def check(
+    paths: Paths,
+    form: Annotated[Format, typer.Option("--format", help="How to show the findings.")] = Format.text,
+    report: Report = None,
+    rules: Rules = None,
+    fail_on: FailOn = None,
+    exit_zero: ExitZero = False,
+    dry_run: DryRun = False,
+) -> int:
+    """Show what would be converted and what would be left, and write nothing."""
+    from .commands import Options, run_check
+
+    options = Options(tuple(rules or ()), fail_on.value if fail_on else None, exit_zero, dry_run, report)
+    return run_check(tuple(paths), options, as_json=form is Format.json)
+
+
+@app.command()
+def explain(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME|CODE", help="nn.Linear, F.softmax, x.view, torch.cat, JM206 ...")
+    ],
+    rules: Rules = None,
+    dry_run: DryRun = False,
+) -> int:
+    """Explain a torch name (what it becomes, and how faithfully) or a finding code."""
+    from .explain import run_explain
+
+    return run_explain(name, tuple(rules or ()))
+
+
+@app.command("rules")
+def list_rules(
+    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
+    rules: Rules = None,
+    dry_run: DryRun = False,
+) -> int:
+    """List what is mapped, to what, and how faithfully."""
+    from .explain import run_rules
+
+    return run_rules(as_json, tuple(rules or ()))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line and return the exit code; every failure becomes one line on standard error."""
+    try:
+        code = typer.main.get_command(app).main(arguments, prog_name=PROGRAM, standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else ExitCode.DONE
+    except BrokenPipeError:
+        # The reader went away (`| head`): nothing is left to say, also not when Python flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.DONE
+    except (KeyboardInterrupt, typer.Abort):
+        _complain("interrupted")
+        return 130
+    except typer.Exit as leave:
+        return leave.exit_code
+    except Exception as error:
+        return _failed(error)
+
+
+def _failed(error: Exception) -> int:
+    if hasattr(error, "format_message"):  # typer's usage errors; their base class has no public name
+        _complain(" ".join(error.format_message().split()) or "no command; see jaxmigrate --help")
+        return ExitCode.USAGE
+    from .files import InputError
+    from .output import OutputError
+    from .rulebook import RuleError
+
+    if isinstance(error, (ConfigError, InputError, OutputError, RuleError)):
+        _complain(str(error))
+        return ExitCode.USAGE
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    _complain(
+        f"internal fault, please report it: {type(error).__name__}: {error} "
+        f"({Path(frame.filename).name}:{frame.lineno}; JAXMIGRATE_TRACEBACK=1 shows all of it)"
+    )
+    if os.environ.get("JAXMIGRATE_TRACEBACK"):
+        traceback.print_exception(error)
+    return ExitCode.FAULT
+
+
+def _complain(message: str) -> None:
+    print(f"{PROGRAM}: error: {message}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,236 @@
+"""The commands `convert` and `check`: from paths to an exit code."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from .config import ExitCode, FailOn, Settings, load_settings
+from .files import STDIN, Input, InputError, Reading, decode_outcome, find_inputs, read_all
+from .output import (
+    LAYER_FILE,
+    OutputError,
+    Place,
+    Write,
+    check_target,
+    merged_layers,
+    place,
+    plan,
+    uncommitted,
+    write_all,
+)
+from .report import diff, json, text
+from .report.findings import Outcome, Run, Severity
+from .report.style import style_for
+
+SHOWN = 40  # findings that `convert` shows; `check` shows them all
+MANY = 20  # files that take long enough to say so
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `convert` and `check` share; None means: as the settings say."""
+
+    rules: tuple[Path, ...] = ()
+    fail_on: FailOn | None = None
+    exit_zero: bool = False
+    dry_run: bool = False
+    report: Path | None = None
+    todo: bool | None = None
+
+
+@dataclass(frozen=True)
+class Work:
+    """A finished conversion, nothing written yet. `inputs` is empty for standard input."""
+
+    run: Run
+    inputs: tuple[Input, ...]
+    settings: Settings
+
+    @property
+    def changed(self) -> list[Outcome]:
+        return [o for o in self.run.outcomes if o.status == "changed"]
+
+    @property
+    def layer_names(self) -> list[str]:
+        return sorted({name for o in self.changed for name in o.layers})
+
+
+def run_check(paths: Sequence[str], options: Options, *, as_json: bool) -> int:
+    """Findings to standard output, the summary to standard error; returns the exit code."""
+    work = convert_paths(paths, options)
+    fail_on = work.settings.fail_on
+    if as_json:
+        _print(json.render(work.run).encode())
+    else:
+        least: Severity = "note" if fail_on == "note" else "warning"
+        lines = text.finding_lines(text.at_or_above(work.run.findings, least), style_for(sys.stdout))
+        _print("".join(f"{line}\n" for line in lines).encode())
+    _say(text.summary_lines(work.run, style_for(sys.stderr)))
+    _write_report(work.run, options)
+    return exit_code(work.run, options, fail_on)
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """The command `convert` with its options."""
+
+    options: Options = field(default_factory=Options)
+    output: str | None = None
+    write: bool = False
+    check: bool = False
+    diff: bool | None = None
+    force: bool = False
+
+    def run(self, paths: Sequence[str]) -> int:
+        """Convert, then write or show; returns the exit code. Everything that could forbid a write is asked before the
+        first one. Raises InputError, OutputError, ConfigError, RuleError."""
+        stdin = is_stdin(paths)
+        if stdin and self.write:
+            raise InputError("standard input cannot be converted in place; leave --write out")
+        where = place(self.output, [] if stdin else [Path(p) for p in paths])
+        work = convert_paths(paths, self.options, without=where.output if where.folder else None)
+        writes = self._writes(work, where)
+        if self._shows_diff(stdin):
+            style = style_for(sys.stdout)
+            _print(b"".join(diff.diff_bytes(o, style) for o in work.run.outcomes))
+        elif stdin and self.output is None and not self.check:
+            _print(b"".join(o.encoded() for o in work.run.outcomes if o.status != "failed"))
+        if not self.options.dry_run:
+            write_all(writes)
+            _write_report(work.run, self.options)
+        self._tell(work, writes)
+        would_change = self.check and bool(work.changed)
+        return exit_code(work.run, self.options, work.settings.fail_on, would_change=would_change)
+
+    def _shows_diff(self, stdin: bool) -> bool:
+        if self.diff is not None:
+            return self.diff
+        writes = (self.write or self.output is not None) and not self.options.dry_run
+        return not (writes or self.check or stdin)
+
+    def _writes(self, work: Work, where: Place) -> list[Write]:
+        if not (self.write or self.output is not None):
+            return []
+        if work.inputs:
+            writes = plan(work.run, work.inputs, where)
+        else:
+            writes = [
+                Write(where.target(_stdin_input()), o.encoded()) for o in work.run.outcomes if o.status != "failed"
+            ]
+        for write in writes:
+            check_target(write.path)
+        if self.write and not self.force:
+            lost = uncommitted([w.path for w in writes])
+            if lost:
+                more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
+                raise OutputError(f"{lost[0]}{more}: not committed in git; commit first, or use --force")
+        return writes + self._layer_writes(work, where)
+
+    def _layer_writes(self, work: Work, where: Place) -> list[Write]:
+        if not work.run.layer_file:
+            return []
+        writes = []
+        users = [i for i in work.inputs if str(i.path) in {o.path for o in work.changed if o.layers}]
+        for path in where.layer_targets(users):
+            check_target(path)
+            layers = work.run.layer_file
+            data = layers.encode() if self.force else merged_layers(path, layers, work.layer_names)
+            if data is not None:
+                writes.append(Write(path, data))
+        return writes
+
+    def _tell(self, work: Work, writes: Sequence[Write]) -> None:
+        style = style_for(sys.stderr)
+        findings = text.at_or_above(work.run.findings, "warning")
+        lines = text.finding_lines(findings, style, limit=SHOWN)
+        verb = "would write" if self.options.dry_run else "wrote"
+        lines += [f"{verb} {w.path}" for w in writes]
+        if self.check:
+            lines += [f"would change {o.path}" for o in work.changed]
+        if self.options.dry_run and self.options.report:
+            lines.append(f"would write {self.options.report}")
+        lines += text.summary_lines(work.run, style)
+        if work.layer_names and not writes:
+            how = "" if self.write or self.output is not None else "; -o or -w writes it"
+            lines.append(f"{LAYER_FILE} holds the layers in use: {', '.join(work.layer_names)}{how}")
+        _say(lines)
+
+
+def convert_paths(paths: Sequence[str], options: Options, without: Path | None = None) -> Work:
+    """Read what `paths` name and convert it. `without` is a folder of earlier output that is no input."""
+    stdin = is_stdin(paths)
+    settings = load_settings(Path.cwd() if stdin else Path(paths[0]))
+    settings = replace(
+        settings,
+        todo=settings.todo if options.todo is None else options.todo,
+        fail_on=options.fail_on or settings.fail_on,
+        rules=(*settings.rules, *options.rules),
+    )
+    inputs = () if stdin else tuple(find_inputs([Path(p) for p in paths], settings.exclude, without))
+    reading = _read_stdin() if stdin else read_all(inputs)
+    return Work(_convert(reading, settings), inputs, settings)
+
+
+def is_stdin(paths: Sequence[str]) -> bool:
+    if "-" in paths and len(paths) > 1:
+        raise InputError("- reads standard input and stands alone")
+    return "-" in paths
+
+
+def exit_code(run: Run, options: Options, fail_on: FailOn, *, would_change: bool = False) -> ExitCode:
+    """3 when the tool or the source failed, 1 for findings at or above `fail_on` or files that would change, else 0."""
+    if any(f.code.startswith("JM9") for f in run.findings):
+        return ExitCode.FAULT
+    found = fail_on != "never" and bool(text.at_or_above(run.findings, fail_on))
+    return ExitCode.FINDINGS if (found or would_change) and not options.exit_zero else ExitCode.DONE
+
+
+def _convert(reading: Reading, settings: Settings) -> Run:
+    from .project import convert_files
+    from .rulebook import load_rules
+
+    book = load_rules(settings.rules)
+    with _progress(len(reading.sources)):
+        run = convert_files(reading.sources, book, settings)
+    outcomes = sorted((*run.outcomes, *reading.failed), key=lambda o: o.path)
+    return replace(run, outcomes=tuple(outcomes))
+
+
+@contextmanager
+def _progress(files: int) -> Iterator[None]:
+    shown = files >= MANY and sys.stderr.isatty()
+    if shown:
+        print(f"converting {files} files ...", end="", file=sys.stderr, flush=True)
+    yield
+    if shown:
+        print("\r\x1b[K", end="", file=sys.stderr)
+
+
+def _read_stdin() -> Reading:
+    return decode_outcome(STDIN, sys.stdin.buffer.read())
+
+
+def _stdin_input() -> Input:
+    return Input(Path("stdin.py"), Path("stdin.py"), named=True)
+
+
+def _write_report(run: Run, options: Options) -> None:
+    if options.report is None or options.dry_run:
+        return
+    check_target(options.report)
+    write_all([Write(options.report, json.render(run).encode())])
+
+
+def _print(data: bytes) -> None:
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
+def _say(lines: Iterable[str]) -> None:
+    for line in lines:
+        print(line, file=sys.stderr)

@@ -1,0 +1,188 @@
+"""Finding and reading source files: what is input, in which encoding, with its line ends kept."""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+import tokenize
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+
+from .read.source import Source
+from .report.findings import Finding, Outcome, Position
+
+SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules", "build"})
+STDIN = "<stdin>"
+
+
+class InputError(Exception):
+    """An input cannot be taken at all: the message is one line that names it."""
+
+
+class DecodeError(Exception):
+    """The bytes are not text in the encoding that the file declares, or that Python assumes."""
+
+    def __init__(self, position: Position, message: str) -> None:
+        super().__init__(message)
+        self.position = position
+        self.message = message
+
+
+@dataclass(frozen=True)
+class Input:
+    """A file to read. `relative` is its place below the folder that was named (its name when it was named itself)."""
+
+    path: Path
+    relative: Path
+    named: bool
+
+    @property
+    def root(self) -> Path:
+        """The folder that `relative` counts from."""
+        return self.path.parents[len(self.relative.parts) - 1]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What reading gave: the sources, and an outcome with status "failed" for each file of a folder that is no text."""
+
+    sources: tuple[Source, ...]
+    failed: tuple[Outcome, ...] = ()
+
+
+def find_inputs(paths: Sequence[Path], exclude: Iterable[str] = (), without: Path | None = None) -> list[Input]:
+    """The Python files that `paths` (files and folders) name, each once, folders recursively and in order of name.
+
+    Hidden folders, virtual environments, `SKIPPED_FOLDERS`, what a pattern in `exclude` matches and the folder
+    `without` are passed over; a file named outright is always taken. Raises InputError for a path that does not exist
+    or is neither file nor folder, and for a folder without any Python file.
+    """
+    found: dict[Path, Input] = {}
+    patterns = tuple(exclude)
+    for path in paths:
+        mode = _mode(path)
+        if stat.S_ISREG(mode):
+            members = [Input(path, Path(path.name), named=True)]
+        elif stat.S_ISDIR(mode):
+            members = [Input(m, m.relative_to(path), named=False) for m in _walk(path, patterns, without)]
+            if not members:
+                raise InputError(f"{path}: no Python file in this folder")
+        else:
+            raise InputError(f"{path}: neither a file nor a folder")
+        for member in members:
+            found.setdefault(member.path.resolve(), member)
+    return list(found.values())
+
+
+def read_all(inputs: Iterable[Input]) -> Reading:
+    """Read every input. One that is no text raises InputError if it was named itself; if not, it is a failed outcome."""
+    readings = [_read(item) for item in inputs]
+    return Reading(tuple(s for r in readings for s in r.sources), tuple(f for r in readings for f in r.failed))
+
+
+def decode_outcome(path: str, data: bytes) -> Reading:
+    """A reading of one file's bytes: its source, or the failure (JM901) that its bytes are not in its encoding.
+
+    Raises InputError for bytes that are no text at all.
+    """
+    try:
+        return Reading((decode(path, data),))
+    except DecodeError as error:
+        return Reading((), (_failed(path, error.position, error.message),))
+
+
+def read_bytes(path: Path) -> bytes:
+    """The bytes of a regular file. Raises InputError, with the reason, for anything else."""
+    if not stat.S_ISREG(_mode(path)):
+        raise InputError(f"{path}: not a regular file")
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path}: {_reason(error)}") from error
+
+
+def decode(path: str, data: bytes) -> Source:
+    """A Source from the bytes of a Python file: BOM, then the PEP 263 cookie, then UTF-8; line ends stay as they are.
+
+    Raises InputError for bytes that are no text in any encoding that Python reads, and DecodeError for bytes that do
+    not fit the encoding.
+    """
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise InputError(f"{path}: UTF-16 text, which Python does not read; save it as UTF-8")
+    if b"\0" in data:
+        raise InputError(f"{path}: a binary file, not Python source")
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+    except SyntaxError as error:
+        encoding = "utf-8"
+        if "unknown encoding" in str(error) or "encoding problem" in str(error):
+            raise DecodeError((1, 1), str(error).splitlines()[0]) from error
+    bom = encoding == "utf-8-sig"
+    encoding = "utf-8" if bom else encoding
+    body = data[3:] if bom else data
+    try:
+        return Source(path, body.decode(encoding), encoding, bom)
+    except UnicodeDecodeError as error:
+        head = body[: error.start]
+        line = head.count(b"\n") + 1
+        column = len(head.rpartition(b"\n")[2].decode(encoding, "replace")) + 1
+        message = f"byte 0x{body[error.start]:02x} is not {encoding}; declare the encoding or save the file as UTF-8"
+        raise DecodeError((line, column), message) from error
+
+
+def _read(item: Input) -> Reading:
+    try:
+        return decode_outcome(str(item.path), read_bytes(item.path))
+    except InputError as error:
+        if item.named:
+            raise
+        return Reading((), (_failed(str(item.path), (1, 1), str(error).removeprefix(f"{item.path}: ")),))
+
+
+def _walk(folder: Path, exclude: tuple[str, ...], without: Path | None) -> Iterator[Path]:
+    barred = without.resolve() if without else None
+
+    def raise_error(error: OSError) -> None:
+        raise InputError(f"{error.filename}: {_reason(error)}")
+
+    for here, folders, files in os.walk(folder, onerror=raise_error):
+        at = Path(here)
+        folders[:] = sorted(f for f in folders if not _skips(at / f, folder, exclude) and (at / f).resolve() != barred)
+        for name in sorted(files):
+            path = at / name
+            if name.endswith(".py") and path.is_file() and not _matches(path.relative_to(folder), exclude):
+                yield path
+
+
+def _skips(path: Path, root: Path, exclude: tuple[str, ...]) -> bool:
+    name = path.name
+    return (
+        name.startswith(".")
+        or name in SKIPPED_FOLDERS
+        or (path / "pyvenv.cfg").exists()
+        or _matches(path.relative_to(root), exclude)
+    )
+
+
+def _matches(relative: Path, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatch(relative.as_posix(), p.rstrip("/")) or fnmatch(relative.name, p.rstrip("/")) for p in patterns)
+
+
+def _mode(path: Path) -> int:
+    try:
+        return path.stat().st_mode
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: {_reason(error)}") from error
+
+
+def _reason(error: OSError | ValueError) -> str:
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return text[:1].lower() + text[1:]
+
+
+def _failed(path: str, at: Position, message: str) -> Outcome:
+    finding = Finding(path, at, at, "JM901", name="", rule="", message=message)
+    return Outcome(path, "failed", "", "", (finding,))

@@ -1,0 +1,133 @@
+"""The diff, each hunk headed by the rules that made it and why: a patch that `git apply` takes."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from .findings import CODES, Finding, Outcome, fate
+from .style import PLAIN, Colour, Style
+
+CONTEXT = 3
+_COLOURS: dict[str, Colour] = {"+": "green", "-": "red", "@": "cyan"}
+_HEAD = re.compile(r"[A-Za-z_][\w.]*")
+_PLAIN_NAME = re.compile(r"[\w./@+=,:~-]+")
+
+Opcodes = list[tuple[str, int, int, int, int]]
+
+
+def diff_bytes(outcome: Outcome, style: Style = PLAIN) -> bytes:
+    """The diff of one file in that file's own bytes (encoding, line ends, BOM); empty when nothing changed."""
+    lines = diff_lines(outcome)
+    if style.on:
+        lines = [_painted(line, style) for line in lines]
+    return b"".join(_encoded(line, outcome.encoding) for line in lines)
+
+
+def diff_lines(outcome: Outcome) -> list[str]:
+    """The unified diff of one file, lines with their ends. The text after a hunk's second `@@` says what was done."""
+    if outcome.after == outcome.before:
+        return []
+    mark = "\ufeff" if outcome.bom else ""
+    before, after = _lines(mark + outcome.before), _lines(mark + outcome.after)
+    name = PurePath(outcome.path).as_posix().lstrip("/")
+    # A tab ends a name with blanks in it; git and patch both read it so.
+    end = "\n" if _PLAIN_NAME.fullmatch(name) else "\t\n"
+    lines = [f"--- a/{name}{end}", f"+++ b/{name}{end}"]
+    matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
+    for group in matcher.get_grouped_opcodes(CONTEXT):
+        lines.append(_hunk_head(group, outcome))
+        lines.extend(_hunk_body(group, before, after))
+    return lines
+
+
+def reasons(findings: Sequence[Finding]) -> list[str]:
+    """One phrase for each kind of change, in order of place, with how often it occurs."""
+    counts: dict[str, int] = {}
+    for finding in findings:
+        phrase = _reason(finding)
+        counts[phrase] = counts.get(phrase, 0) + 1
+    return [phrase if n == 1 else f"{phrase} (x{n})" for phrase, n in counts.items()]
+
+
+def _reason(finding: Finding) -> str:
+    message = " ".join(finding.message.split()).rstrip(".")
+    if fate(finding.code) in ("left", "unmapped"):
+        return f"left: {finding.name} [{finding.code} {message}]"
+    head = _HEAD.match(finding.after or "")
+    if finding.code == "JM001":
+        change = f"{finding.name} -> {head[0]}" if head and head[0] != finding.name else finding.name or message
+        return f"{change} [JM001]"
+    if finding.code == "JM002":
+        return f"{message or finding.name} [JM002]"
+    return f"{finding.name} [{finding.code} {message or CODES[finding.code].summary}]"
+
+
+@dataclass(frozen=True)
+class _Span:
+    """Lines from 1, both ends in."""
+
+    first: int
+    last: int
+
+    def meets(self, finding: Finding) -> bool:
+        return finding.start[0] <= self.last and finding.end[0] >= self.first
+
+
+def _hunk_head(group: Opcodes, outcome: Outcome) -> str:
+    (_, a1, _, b1, _), (_, _, a2, _, b2) = group[0], group[-1]
+    changed = [_Span(i + 1, max(j, i + 1)) for tag, i, j, _, _ in group if tag != "equal"]
+    hit = sorted(f for f in outcome.findings if any(span.meets(f) for span in changed))
+    text = "; ".join(reasons(_innermost(hit)))
+    return f"@@ -{_range(a1, a2)} +{_range(b1, b2)} @@{' ' if text else ''}{text}\n"
+
+
+def _innermost(findings: Sequence[Finding]) -> list[Finding]:
+    """Without those findings about a whole class or function whose lines merely reach over the hunk."""
+    short = [f for f in findings if f.end[0] - f.start[0] < 2 * CONTEXT]
+    return short or list(findings)
+
+
+def _hunk_body(group: Opcodes, before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
+    for tag, a1, a2, b1, b2 in group:
+        if tag == "equal":
+            yield from _marked(" ", before[a1:a2])
+        else:
+            yield from _marked("-", before[a1:a2])
+            yield from _marked("+", after[b1:b2])
+
+
+def _marked(sign: str, lines: Sequence[str]) -> Iterator[str]:
+    for line in lines:
+        yield sign + line
+        if not line.endswith("\n"):
+            yield "\n\\ No newline at end of file\n"
+
+
+def _range(start: int, stop: int) -> str:
+    length = stop - start
+    if length == 1:
+        return f"{start + 1}"
+    return f"{start + 1 if length else start},{length}"
+
+
+def _lines(text: str) -> list[str]:
+    """Lines as git sees them: only a line feed ends one (`splitlines` also cuts at form feeds and lone returns)."""
+    return re.findall(r"[^\n]*\n|[^\n]+", text)
+
+
+def _encoded(line: str, encoding: str) -> bytes:
+    try:
+        return line.encode(encoding)
+    except UnicodeEncodeError:  # a hunk's heading; the file's own lines always fit
+        return line.encode()
+
+
+def _painted(line: str, style: Style) -> str:
+    if line.startswith(("---", "+++")):
+        return style("bold", line.rstrip("\n")) + "\n"
+    colour = _COLOURS.get(line[:1])
+    return style(colour, line.rstrip("\n")) + "\n" if colour else line

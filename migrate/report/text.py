@@ -1,0 +1,65 @@
+"""The report for people: one line for each finding, and the summary."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from .findings import Constructs, Finding, Run, Severity
+from .json import top_unmapped
+from .style import PLAIN, Colour, Style
+
+RANK: dict[Severity, int] = {"note": 0, "warning": 1, "error": 2}
+_COLOURS: dict[Severity, Colour] = {"note": "cyan", "warning": "yellow", "error": "red"}
+
+
+def at_or_above(findings: Iterable[Finding], severity: Severity) -> list[Finding]:
+    return [f for f in findings if RANK[f.severity] >= RANK[severity]]
+
+
+def finding_line(finding: Finding, style: Style = PLAIN) -> str:
+    """`path:line:col: JM201 name: message; advice`, on one line."""
+    line, column = finding.start
+    code = style(_COLOURS[finding.severity], finding.code)
+    name = f" {style('bold', finding.name)}" if finding.name else ""
+    advice = f"; {finding.advice}" if finding.advice and finding.advice not in finding.message else ""
+    message = " ".join((finding.message.rstrip(".") + advice if advice else finding.message).split())
+    return f"{finding.path}:{line}:{column}: {code}{name}: {message}"
+
+
+def finding_lines(findings: Sequence[Finding], style: Style = PLAIN, limit: int | None = None) -> list[str]:
+    """A line for each finding; with a limit, the errors first among those shown, and a last line that says how many
+    are not."""
+    shown = list(findings)
+    if limit is not None and len(shown) > limit:
+        worst = sorted(shown, key=lambda f: -RANK[f.severity])[:limit]
+        shown = [f for f in shown if f in worst]
+    lines = [finding_line(f, style) for f in shown]
+    if len(shown) < len(findings):
+        lines.append(f"... and {len(findings) - len(shown)} more; `jaxmigrate check` shows them all")
+    return lines
+
+
+def summary_lines(run: Run, style: Style = PLAIN) -> list[str]:
+    """What became of the files and of the constructs in them, and what is unmapped most often."""
+    status = Counter(o.status for o in run.outcomes)
+    states = ", ".join(f"{status[s]} {s}" for s in ("changed", "unchanged", "skipped", "failed") if status[s])
+    seen = run.constructs
+    lines = [
+        f"{style('bold', counted(len(run.outcomes), 'file'))}: {states or 'nothing to do'}",
+        f"{style('bold', counted(seen.seen, 'construct'))}: {seen.exact} exact, "
+        f"{seen.stated} with a stated difference, {seen.left} left, {seen.unmapped} unmapped; converted {seen.converted} of {seen.seen}{_percent(seen)}",
+    ]
+    unmapped = top_unmapped(run, limit=8)
+    if unmapped:
+        lines.append("unmapped: " + ", ".join(f"{name} ({count})" for name, count in unmapped))
+    return lines
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _percent(seen: Constructs) -> str:
+    # Cut, not rounded: 100 % must mean all of them.
+    return f" ({seen.converted * 1000 // seen.seen / 10:.1f} %)" if seen.seen else ""
