@@ -78,7 +78,7 @@ def find_inputs(paths: Sequence[Path], exclude: Iterable[str] = (), without: Pat
 
 
 def read_all(inputs: Iterable[Input]) -> Reading:
-    """Read every input. One that is no text raises InputError if it was named itself; if not, it is a failed outcome."""
+    """Read every input. One that is no text raises InputError if it was named itself, else it is a failed outcome."""
     readings = [_read(item) for item in inputs]
     return Reading(tuple(s for r in readings for s in r.sources), tuple(f for r in readings for f in r.failed))
 

@@ -48,7 +48,8 @@ def summary_lines(run: Run, style: Style = PLAIN) -> list[str]:
     lines = [
         f"{style('bold', counted(len(run.outcomes), 'file'))}: {states or 'nothing to do'}",
         f"{style('bold', counted(seen.seen, 'construct'))}: {seen.exact} exact, "
-        f"{seen.stated} with a stated difference, {seen.left} left, {seen.unmapped} unmapped; converted {seen.converted} of {seen.seen}{_percent(seen)}",
+        f"{seen.stated} with a stated difference, {seen.left} left, {seen.unmapped} unmapped; "
+        f"converted {seen.converted} of {seen.seen}{_percent(seen)}",
     ]
     unmapped = top_unmapped(run, limit=8)
     if unmapped:

@@ -1,0 +1,71 @@
+# Every target makes what it needs: a virtual environment with the pinned releases, in .venv unless VENV says otherwise.
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+PINS := $(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
+READY = $(VENV)/.ready-$(PINS)
+DEMO ?= corpus/vit.py
+JOBS ?= 2
+
+# CPU runs of small programs: more threads than cores only slow them down.
+export JAX_PLATFORMS ?= cpu
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: help demo test lint pytest cases golden oracle-ops oracle public bench docs venv clean
+
+help:
+	@echo "make demo        convert a program of corpus/, show the diff, compare both programs (DEMO=file)"
+	@echo "make test        lint and the whole test suite"
+	@echo "make lint        ruff and mypy"
+	@echo "make cases       the table of real-world traps"
+	@echo "make golden      whole programs, converted and compared with torch"
+	@echo "make oracle-ops  PyTorch's own test databases: pass / reported / crash / WRONG"
+	@echo "make public      unmodified public packages, converted and compared (downloads them)"
+	@echo "make bench       lines converted in a second"
+	@echo "make docs        the pages in docs/ that are made from the rules and the tables"
+
+demo: $(READY)
+	@printf '\n$$ jaxmigrate convert %s\n\n' $(DEMO)
+	@$(BIN)/jaxmigrate convert --fail-on never $(DEMO)
+	@printf '\n$$ jaxmigrate verify %s\n\n' $(DEMO)
+	@$(BIN)/jaxmigrate verify $(DEMO)
+
+test: lint pytest
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy migrate
+
+pytest: $(READY)
+	$(BIN)/python -m pytest -n $(JOBS)
+
+cases: $(READY)
+	$(BIN)/python tests/cases/score.py
+
+golden: $(READY)
+	$(BIN)/python -m pytest tests/golden -n $(JOBS)
+
+oracle-ops: $(READY)
+	$(BIN)/python tests/oracle/run.py ops
+
+public: $(READY)
+	$(BIN)/python tests/public/run.py
+
+bench: $(READY)
+	$(BIN)/python bench/throughput.py
+
+docs: $(READY)
+	$(BIN)/jaxmigrate rules > docs/rules.txt
+
+venv: $(READY)
+
+$(READY):
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade -c constraints.txt setuptools
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,verify]'
+	touch $(READY)
+
+clean:
+	rm -rf .venv build dist .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis
