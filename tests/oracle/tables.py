@@ -107,8 +107,8 @@ def page(suite: str, records: list[Record]) -> str:
     head = [
         f"# PyTorch's own test database: {suite}",
         "",
-        f"Written by `python tests/oracle/run.py {suite} --docs`. The inputs are those of PyTorch's {DATABASES[suite]},",
-        "the answers are what torch computes; values, dtype kinds and gradients are compared. What the outcomes mean is in",
+        f"Written by `python tests/oracle/run.py {suite} --docs`. Inputs: PyTorch's {DATABASES[suite]};",
+        "answers: what torch computes. Values, dtype kinds and gradients are compared. What the outcomes mean is in",
         "`tests/oracle/README.md`.",
         "",
         total(records),
