@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import os
 import stat
@@ -110,7 +111,7 @@ def decode(path: str, data: bytes) -> Source:
     Raises InputError for bytes that are no text in any encoding that Python reads, and DecodeError for bytes that do
     not fit the encoding.
     """
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise InputError(f"{path}: UTF-16 text, which Python does not read; save it as UTF-8")
     if b"\0" in data:
         raise InputError(f"{path}: a binary file, not Python source")
@@ -120,9 +121,9 @@ def decode(path: str, data: bytes) -> Source:
         encoding = "utf-8"
         if "unknown encoding" in str(error) or "encoding problem" in str(error):
             raise DecodeError((1, 1), str(error).splitlines()[0]) from error
-    bom = encoding == "utf-8-sig"
+    bom = data.startswith(codecs.BOM_UTF8)
     encoding = "utf-8" if bom else encoding
-    body = data[3:] if bom else data
+    body = data.removeprefix(codecs.BOM_UTF8)
     try:
         return Source(path, body.decode(encoding), encoding, bom)
     except UnicodeDecodeError as error:
