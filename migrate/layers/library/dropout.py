@@ -24,8 +24,8 @@ def dropout(input, key, p=0.5, training=True):
 
 
 def _channel_shape(input, ndim):
-    """The shape of a mask over the channels of (N, C, ...), or of (C, ...) with `ndim` dimensions behind C."""
-    lead = input.ndim - ndim if ndim != 2 else 2  # torch reads a 3-D input of dropout2d as (N, C, L)
+    """The shape of a mask over the channels of (N, C, ...), or of (C, ...) with `ndim` dimensions after C."""
+    lead = 1 if input.ndim == ndim + 1 and ndim != 2 else 2  # torch reads a 3-D input of dropout2d as (N, C, L)
     return input.shape[:lead] + (1,) * (input.ndim - lead)
 
 
