@@ -8,7 +8,7 @@ Two files in migrate/rulebook, both the same bytes on every run with the same to
   letter}}, "aliases": {other name: canonical name}, "exports": {module: [what a star import of it binds]}, "foreign":
   {module: {star-exported name: where it really comes from}}}`. Kind letters: f function, c class, m method, p property,
   k constant, M module.
-* `torch_signatures.json.gz` (for the checks of the loader): `{"torch": version, "signatures": {name: {"kind": "function",
+* `torch_signatures.json.gz` (for the loader): `{"torch": version, "signatures": {name: {"kind": "function",
   "sig": [every overload, in torch's spelling, without types], "alias_of": canonical name}}}`; "sig" is absent where
   none is known, "alias_of" where the name is the canonical one.
 
