@@ -1,0 +1,324 @@
+"""Two recordings of one case become its stages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from .cases import Case
+from .measure import NARROWED, Distance, Tally, distance, dtype_problem, tolerance
+from .record import Recording, Step
+from .results import BEHAVIOUR_FACTOR, Stage, VerifyOptions, Verdict
+from .worker import settings
+
+# Errors of code whose control flow or shapes depend on values: right when run eagerly, impossible under jit.
+_NEEDS_VALUES = (
+    "ConcretizationTypeError",
+    "TracerArrayConversionError",
+    "TracerBoolConversionError",
+    "TracerIntegerConversionError",
+    "NonConcreteBooleanIndexError",
+)
+
+
+class Comparison:
+    """The stages of one case, in order, and the notes that came up on the way."""
+
+    def __init__(self, torch: Recording, jax: Recording, case: Case, options: VerifyOptions) -> None:
+        self.torch, self.jax, self.case = torch, jax, case
+        self.options = settings(case, options)
+        self.notes: list[str] = []
+        self.x64 = bool(jax.get("load").facts.get("x64"))
+        self.ways = ["eager"] * options.eager + ["jit"] * options.jit
+
+    def stages(self) -> list[Stage]:
+        """Every stage, those that could not be run included."""
+        first = self.interface()
+        loaded = first.verdict != "failed" and "weights" not in self.jax.get("build").facts
+        module = self.case.build is not None
+        found = [first]
+        for mode in ("eval", "train") if module else ("eval",):
+            plan = [("forward", self.forward), ("gradient", self.gradient), *([("buffers", self.buffers)] * module)]
+            if mode == "train":
+                found += [self.dropout() if loaded else _not_run("dropout", "eager", first)]
+            for kind, compare in plan:
+                for way in self.ways:
+                    name = f"{kind} {mode}"
+                    found.append(compare(mode, way) if loaded else _not_run(name, way, first))
+        for way in self.ways if module else ():
+            found.append(self.behaviour(way) if loaded else _not_run("behaviour", way, first))
+        if loaded:
+            self._note()
+        return found
+
+    def interface(self) -> Stage:
+        """Both sides import and build; then names, shapes, types and trainability of the state."""
+        for side, recording in (("torch", self.torch), ("converted", self.jax)):
+            for step in ("load", "build"):
+                taken = recording.get(step)
+                if taken.error or "missing" in taken.facts:
+                    doing = "import" if step == "load" else "build"
+                    why = taken.error or taken.facts["missing"]
+                    return Stage("interface", doing, "failed", detail=f"{side} side failed: {why}")
+        if self.case.build is None:
+            return Stage("interface", "import", "equal", f"imports without torch; {self.case.target} is there")
+        t, j = self.torch.get("build"), self.jax.get("build").facts
+        problems = list(interface_problems(t, j, self.x64))
+        if "weights" in j and not problems:
+            problems.append(f"the weights could not be loaded: {j['weights']}")
+        count = len(t.facts["parameters"])
+        what = f"imports without torch, builds; names and shapes of {count} parameters, {len(t.facts['buffers'])} buffers"
+        return Stage("interface", "build", "different" if problems else "equal", what, detail=_some(problems))
+
+    def _sides(self, name: str, step: str, way: str) -> Stage | tuple[Step, Step]:
+        """The two steps to compare, or the stage that says why there is nothing to compare."""
+        t, j = self.torch.get(step), self.jax.get(f"{step} {way}".strip())
+        if t.error:
+            return Stage(name, way, "failed", detail=f"torch side failed: {t.error}")
+        for reason in ("missing", "nothing"):
+            if reason in t.facts:
+                return Stage(name, way, "not run", detail=f"not run: {t.facts[reason]}")
+        if j.error:
+            if way == "jit" and j.facts.get("kind") in _NEEDS_VALUES:
+                return Stage(name, way, "eager only", detail=f"cannot be traced by jit: {j.error}")
+            return Stage(name, way, "failed", detail=f"converted side failed: {j.error}")
+        if "missing" in j.facts:
+            return Stage(name, way, "not run", detail=f"not run: {j.facts['missing']}")
+        return t, j
+
+    def forward(self, mode: str, way: str) -> Stage:
+        """Every output: its place in the result, type, shape and numbers."""
+        name = f"forward {mode}"
+        sides = self._sides(name, name, way)
+        if isinstance(sides, Stage):
+            return sides
+        t, j = sides
+        random = {n.removeprefix("out.") for n in t.facts["random"]}
+        tally, problems, opaque = Tally(), [], []
+        left, right = ({leaf[0]: leaf for leaf in s.facts["leaves"]} for s in (t, j))
+        if list(left) != list(right):
+            problems.append(f"the result has the parts {_parts(left)} in torch, {_parts(right)} in JAX")
+        for path in (p for p in left if p in right):
+            shown = path or "output"
+            if left[path][1] == "object" or right[path][1] == "object":
+                same = left[path][1:] == right[path][1:]
+                (opaque if same else problems).append(f"{shown} is {left[path][2]} in torch, {right[path][2]} in JAX")
+            elif path in random and left[path][1] == right[path][1] == "array":
+                a, b = t.arrays[f"out.{path}"].shape, j.arrays[f"out.{path}"].shape
+                if a != b:
+                    problems.append(f"{shown}: shape {a} in torch, {b} in JAX")
+                if way == "eager" and f"out.{path}" not in j.facts.get("random", []):
+                    problems.append(f"{shown}: torch draws random numbers here, JAX gives the same each time")
+            else:
+                tally.add(self._leaf(shown, left[path], right[path], t, j, path))
+        details = [f"random: compared shapes only ({_names(p or 'output' for p in left if p in random)})"] * bool(random)
+        details += [f"not compared: {o}" for o in opaque]
+        what = f"{len(tally.found)} output{'s' * (len(tally.found) != 1)}"
+        return self._stage(name, way, tally, what, problems, details, bool(random) or not left)
+
+    def _leaf(self, shown: str, left: list[Any], right: list[Any], t: Step, j: Step, path: str) -> Distance:
+        """One part of the result; Python numbers and arrays without dimensions may stand for each other."""
+        if "array" not in (left[1], right[1]):
+            a, b = left[2], right[2]
+            if type(a) in (int, float) and type(b) in (int, float):
+                return distance(shown, a, b, tolerance("float32" if float in (type(a), type(b)) else "int32", None))
+            problem = "" if a == b and type(a) is type(b) else f"{a!r} in torch, {b!r} in JAX"
+            return Distance(shown, 0.0, 0.0, 0.0, problem=problem)
+        values = [s.arrays[f"out.{path}"] if leaf[1] == "array" else leaf[2] for s, leaf in ((t, left), (j, right))]
+        if any(isinstance(v, str) or v is None for v in values):
+            kinds = ["an array" if leaf[1] == "array" else repr(leaf[2]) for leaf in (left, right)]
+            return Distance(shown, 0.0, 0.0, 0.0, problem=f"{kinds[0]} in torch, {kinds[1]} in JAX")
+        if left[1] == right[1]:
+            if problem := dtype_problem(left[2], right[2], self.x64):
+                return Distance(shown, 0.0, 0.0, 0.0, problem=problem)
+        dtype = right[2] if right[1] == "array" else left[2]
+        return distance(shown, *values, self._tolerance(dtype))
+
+    def gradient(self, mode: str, way: str) -> Stage:
+        """Gradients of the floating inputs and of every trainable parameter."""
+        name = f"gradient {mode}"
+        sides = self._sides(name, name, way)
+        if isinstance(sides, Stage):
+            return sides
+        t, j = sides
+        random = bool(self.torch.get(f"forward {mode}").facts.get("random"))
+        tally, problems = Tally(), []
+        for key, grad in t.arrays.items():
+            shown = key.removeprefix("grad.").replace("in.", "input ", 1) if key.startswith("in.") else key[5:]
+            if key not in j.arrays:
+                if key not in t.facts["unused"]:
+                    problems.append(f"{shown}: no gradient in JAX")
+            elif random:
+                if grad.shape != j.arrays[key].shape:
+                    problems.append(f"{shown}: shape {grad.shape} in torch, {j.arrays[key].shape} in JAX")
+            else:
+                dtype = t.facts["dtypes"][key]
+                dtype = dtype if self.x64 else NARROWED.get(dtype, dtype)
+                tally.add(distance(shown, grad, j.arrays[key], self._tolerance(dtype)))
+        inputs = sum(k.startswith("in.") for k in t.arrays)
+        what = f"{inputs} inputs, {len(t.arrays) - inputs} parameters"
+        details = ["random: compared shapes only"] * random
+        return self._stage(name, way, tally, what, problems, details, random)
+
+    def buffers(self, mode: str, way: str) -> Stage:
+        """Buffers after one forward call, and parameters that the call has changed."""
+        name = f"buffers {mode}"
+        sides = self._sides(name, f"forward {mode}", way)
+        if isinstance(sides, Stage):
+            return sides
+        t, j = sides
+        facts, weights = self.torch.get("build").facts, self.torch.get("build").arrays
+        random = bool(t.facts["random"])
+        tally = Tally()
+        names = [k for k in {**t.arrays, **j.arrays} if k.startswith("state.")]
+        for key in names:
+            shown = key.removeprefix("state.")
+            if shown in facts["temporary"] and key not in j.arrays:
+                continue  # JAX may keep it as a plain constant
+            before = weights.get(f"sd.{shown}")
+            a, b = t.arrays.get(key, before), j.arrays.get(key, before)
+            if a is None or b is None:
+                continue  # the interface stage has reported it
+            dtype = str(a.dtype)
+            dtype = dtype if self.x64 else NARROWED.get(dtype, dtype)
+            if random and a.dtype.kind == "f":
+                tally.add(distance(shown, a * 0, b * 0, 0.0))
+            else:
+                tally.add(distance(shown, a, b, self._tolerance(dtype)))
+        if not tally.found:
+            return Stage(name, way, "not run", detail="not run: there are no buffers")
+        details = ["random: compared shapes only"] * random
+        return self._stage(name, way, tally, f"{len(tally.found)} after one call", [], details, random)
+
+    def dropout(self) -> Stage:
+        """Whether both draw random numbers in train mode as they stand, and with which drop rates."""
+        sides = self._sides("dropout", "dropout", "")
+        if isinstance(sides, Stage):
+            return sides
+        t, j = (s.facts for s in sides)
+        seen = f"drop rates seen: torch {t['rates']}, JAX {j['rates']}"
+        problems = []
+        if t["random"] != j["random"]:
+            draws, not_draws = ("torch", "JAX") if t["random"] else ("JAX", "torch")
+            problems.append(f"{draws} draws random numbers in train mode, {not_draws} does not")
+        if wrong := [r for r in j["rates"] if not any(abs(r - s) < 1e-6 for s in t["rates"])]:
+            problems.append(f"JAX drops with {wrong}, torch never does")
+        if t["random"]:
+            self.notes.append("drop rates are set to zero in both programs where train mode is compared")
+        what = "both draw random numbers in train mode" if t["random"] else "neither draws random numbers in train mode"
+        details = [seen] if t["rates"] or j["rates"] else []
+        verdict: Verdict = "different" if problems else "equal"
+        return Stage("dropout", "eager", verdict, "" if problems else what, detail=_some([*problems, *details]))
+
+    def behaviour(self, way: str) -> Stage:
+        """The loss curve, and parameters and buffers after the optimizer's steps."""
+        if self.torch.get("forward train").facts.get("random"):
+            return Stage("behaviour", way, "not run", detail="not run: the program draws random numbers in train mode")
+        if not self.options.steps:
+            return Stage("behaviour", way, "not run", detail="not run: no steps were asked for")
+        sides = self._sides("behaviour", "behaviour", way)
+        if isinstance(sides, Stage):
+            return sides
+        t, j = sides
+        tally = Tally()
+        zero = t.facts["zero"] if self.options.optimizer != "sgd" else []
+        left_out = {f"param.{n}" for n in zero}
+        for key, value in t.arrays.items():
+            if key in left_out or (key not in j.arrays and key.removeprefix("buffer.") in self._temporary()):
+                continue
+            dtype = "float32" if key == "losses" and not self.x64 else str(value.dtype)
+            tol = self._tolerance(dtype if self.x64 else NARROWED.get(dtype, dtype), BEHAVIOUR_FACTOR)
+            shown = "loss at step" if key == "losses" else key.partition(".")[2]
+            if key in j.arrays:
+                tally.add(distance(shown, value, j.arrays[key], tol))
+            else:
+                tally.add(Distance(shown, 0.0, 0.0, tol, problem="missing in JAX"))
+        count = sum(k.startswith("param.") for k in t.arrays) - len(left_out)
+        what = f"{self.options.steps} steps of {self.options.optimizer}: losses, {count} parameters, buffers"
+        details = [f"without a gradient, not compared: {_names(zero)}"] * bool(zero)
+        return self._stage("behaviour", way, tally, what, [], details, False)
+
+    def _temporary(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.torch.get("build").facts["temporary"]
+        return found
+
+    def _tolerance(self, dtype: str, factor: float = 1.0) -> float:
+        return tolerance(dtype, self.options.tolerance, factor)
+
+    def _stage(
+        self, name: str, way: str, tally: Tally, what: str, problems: list[str], details: list[str], random: bool
+    ) -> Stage:
+        worst = tally.worst
+        numbers = [d for d in tally.found if not d.problem]
+        bad = [str(d) for d in tally.bad if d.problem or d is not worst]
+        verdict: Verdict = "equal"
+        if problems or tally.bad:
+            verdict = "different"
+        elif random and all(d.tolerance == 0.0 for d in tally.found):
+            verdict = "shapes only"
+        more = [f"{len(tally.bad)} of {len(tally.found)} differ"] * (len(tally.bad) > 1)
+        shown = [*problems, *more, *(bad[:3] if tally.bad else []), *details]
+        return Stage(
+            name,
+            way,
+            verdict,
+            what,
+            max((d.absolute for d in numbers), default=None),
+            max((d.relative for d in numbers), default=None),
+            None if worst is None else worst.tolerance,
+            "" if worst is None else str(worst),
+            "; ".join(shown),
+        )
+
+    def _note(self) -> None:
+        facts = self.torch.get("build").facts
+        if written := sorted({n for m in ("eval", "train") for n in self.torch.get(f"forward {m}").facts.get("written", [])}):
+            self.notes.append(f"torch writes to its inputs in place ({_names(written)}); JAX arrays cannot change")
+        trainable = set(self.jax.get("build").facts.get("parameters", []))
+        if frozen := sorted(set(facts.get("frozen", [])) & trainable):
+            self.notes.append(f"frozen in torch, nnx.Param in JAX (the optimizer needs a filter): {_names(frozen)}")
+        if self.x64:
+            self.notes.append("64-bit types are switched on in JAX (jax_enable_x64)")
+
+
+def interface_problems(torch: Step, jax: dict[str, Any], x64: bool) -> Iterable[str]:
+    """Differences between the states of the two modules, one text each."""
+    facts = torch.facts
+    shapes = {n.removeprefix("sd."): list(a.shape) for n, a in torch.arrays.items()}
+    state: dict[str, list[int]] = jax["state"]
+    for title, names in (("missing in JAX", shapes.keys() - state.keys()), ("only in JAX", state.keys() - shapes.keys())):
+        if names:
+            yield f"{title}: {_names(sorted(names))}"
+    common = [n for n in shapes if n in state]
+    for name in common:
+        if shapes[name] != state[name]:
+            yield f"{name}: shape {tuple(shapes[name])} in torch, {tuple(state[name])} in JAX"
+        elif problem := dtype_problem(facts["dtypes"][name], jax["dtypes"][name], x64):
+            yield f"{name}: {problem}"
+    parameters = {*facts["parameters"], *facts["shared"]}
+    trainable = set(jax["parameters"])
+    if lost := sorted((parameters - set(facts["frozen"]) - trainable) & set(common)):
+        yield f"trainable in torch, no nnx.Param in JAX: {_names(lost)}"
+    if gained := sorted((trainable - parameters) & set(common)):
+        yield f"buffers in torch, nnx.Param in JAX: {_names(gained)}"
+    for name, shape in facts["temporary"].items():
+        if name in jax["temporary"] and shape != jax["temporary"][name]:
+            yield f"{name}: shape {tuple(shape)} in torch, {tuple(jax['temporary'][name])} in JAX"
+
+
+def _not_run(name: str, way: str, first: Stage) -> Stage:
+    why = "the interface stage failed" if first.verdict == "failed" else "the weights could not be carried over"
+    return Stage(name, way, "not run", detail=f"not run: {why}")
+
+
+def _some(texts: list[str], limit: int = 6) -> str:
+    return "; ".join([*texts[:limit], *([f"and {len(texts) - limit} more"] if len(texts) > limit else [])])
+
+
+def _names(names: Iterable[str]) -> str:
+    every = list(names)
+    return ", ".join(every[:8]) + (f" and {len(every) - 8} more" if len(every) > 8 else "")
+
+
+def _parts(leaves: dict[str, Any]) -> str:
+    return f"({_names(p or 'output' for p in leaves)})"

@@ -1,0 +1,29 @@
+"""Start of a worker process: `python -P launch.py torch|jax JOB.json`.
+
+The package is loaded under the name `_verify`, without the folder on `sys.path`: in the process of the converted
+program neither torch nor jaxmigrate can be imported, and the user's modules may have any names.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+
+def main() -> None:
+    side, job = sys.argv[1], Path(sys.argv[2])
+    here = Path(__file__).resolve().parent
+    spec = importlib.util.spec_from_file_location(
+        "_verify", here / "__init__.py", submodule_search_locations=[str(here)]
+    )
+    assert spec is not None and spec.loader is not None
+    package = importlib.util.module_from_spec(spec)
+    sys.modules["_verify"] = package
+    spec.loader.exec_module(package)
+    sys.argv = [str(job)]
+    importlib.import_module(f"_verify.{side}_side").work(job)
+
+
+if __name__ == "__main__":
+    main()
