@@ -43,18 +43,23 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Write nothing, whatever
 Report = Annotated[Path | None, typer.Option("--report", metavar="FILE", help="Write the JSON report here.")]
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"{PROGRAM} {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
 def root(
-    version: Annotated[bool, typer.Option("--version", help="Show the version.", is_eager=True)] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", is_eager=True, callback=_show_version)
+    ] = False,
 ) -> None:
     """Rewrite PyTorch source into JAX + Flax NNX + Optax source.
 
     Exit codes: 0 done, 1 findings at or above --fail-on (or files that would change, under --check), 2 usage,
     settings or input, 3 the tool itself failed.
     """
-    if version:
-        print(f"{PROGRAM} {__version__}")
-        raise typer.Exit
 
 
 @app.command()
@@ -156,7 +161,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _failed(error: Exception) -> int:
     if hasattr(error, "format_message"):  # typer's usage errors; their base class has no public name
-        _complain(" ".join(error.format_message().split()) or "no command; see jaxmigrate --help")
+        _complain(
+            " ".join(error.format_message().replace("Value error, ", "").split()) or "no command; see jaxmigrate --help"
+        )
         return ExitCode.USAGE
     from .files import InputError
     from .output import OutputError

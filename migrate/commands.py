@@ -70,7 +70,9 @@ def run_check(paths: Sequence[str], options: Options, *, as_json: bool) -> int:
         lines = text.finding_lines(text.at_or_above(work.run.findings, least), style_for(sys.stdout))
         _print("".join(f"{line}\n" for line in lines).encode())
     _say(text.summary_lines(work.run, style_for(sys.stderr)))
-    _write_report(work.run, options)
+    reports = _report_writes(work.run, options)
+    if not options.dry_run:
+        write_all(reports)
     return exit_code(work.run, options, fail_on)
 
 
@@ -93,7 +95,7 @@ class Conversion:
             raise InputError("standard input cannot be converted in place; leave --write out")
         where = place(self.output, [] if stdin else [Path(p) for p in paths])
         work = convert_paths(paths, self.options, without=where.output if where.folder else None)
-        writes = self._writes(work, where)
+        writes = self._writes(work, where) + _report_writes(work.run, self.options)
         if self._shows_diff(stdin):
             style = style_for(sys.stdout)
             _print(b"".join(diff.diff_bytes(o, style) for o in work.run.outcomes))
@@ -101,7 +103,6 @@ class Conversion:
             _print(b"".join(o.encoded() for o in work.run.outcomes if o.status != "failed"))
         if not self.options.dry_run:
             write_all(writes)
-            _write_report(work.run, self.options)
         self._tell(work, writes)
         would_change = self.check and bool(work.changed)
         return exit_code(work.run, self.options, work.settings.fail_on, would_change=would_change)
@@ -151,12 +152,10 @@ class Conversion:
         lines += [f"{verb} {w.path}" for w in writes]
         if self.check:
             lines += [f"would change {o.path}" for o in work.changed]
-        if self.options.dry_run and self.options.report:
-            lines.append(f"would write {self.options.report}")
         lines += text.summary_lines(work.run, style)
-        if work.layer_names and not writes:
-            how = "" if self.write or self.output is not None else "; -o or -w writes it"
-            lines.append(f"{LAYER_FILE} holds the layers in use: {', '.join(work.layer_names)}{how}")
+        if work.layer_names and not (self.write or self.output is not None):
+            names = ", ".join(work.layer_names)
+            lines.append(f"{LAYER_FILE} holds the layers in use: {names}; -o or -w writes it")
         _say(lines)
 
 
@@ -218,11 +217,11 @@ def _stdin_input() -> Input:
     return Input(Path("stdin.py"), Path("stdin.py"), named=True)
 
 
-def _write_report(run: Run, options: Options) -> None:
-    if options.report is None or options.dry_run:
-        return
+def _report_writes(run: Run, options: Options) -> list[Write]:
+    if options.report is None:
+        return []
     check_target(options.report)
-    write_all([Write(options.report, json.render(run).encode())])
+    return [Write(options.report, json.render(run).encode())]
 
 
 def _print(data: bytes) -> None:

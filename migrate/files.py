@@ -175,12 +175,12 @@ def _matches(relative: Path, patterns: tuple[str, ...]) -> bool:
 def _mode(path: Path) -> int:
     try:
         return path.stat().st_mode
-    except (OSError, ValueError) as error:
+    except OSError as error:
         raise InputError(f"{path}: {_reason(error)}") from error
 
 
-def _reason(error: OSError | ValueError) -> str:
-    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+def _reason(error: OSError) -> str:
+    text = error.strerror or str(error)
     return text[:1].lower() + text[1:]
 
 
