@@ -1,0 +1,61 @@
+"""One file through all stages: gate, read, understand, decide, write, check, report."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+
+from .check import check_output
+from .config import Settings
+from .layers import Layer, catalogue
+from .read.project import Project
+from .read.source import Source
+from .read.unit import Unit
+from .report.findings import Finding, Outcome
+from .rewrite import passes
+from .rewrite.imports import fix_imports
+from .rewrite.plan import Plan
+from .rewrite.writer import Writer
+
+
+def wants_conversion(source: Source) -> bool:
+    """The gate: without the letters `torch` there is nothing to do."""
+    return "torch" in source.text
+
+
+def convert_unit(unit: Unit, project: Project, settings: Settings, layer_module: str = "nnx_layers") -> Outcome:
+    """Convert one understood file. Never raises for what the source holds: a failing rule is JM903, a bad output JM902."""
+    source = unit.source
+    names: Mapping[str, Layer] = catalogue()
+    plan = Plan(unit, project, names)
+    try:
+        for run in passes():
+            run(plan)
+        text = Writer(plan).module()
+    except RecursionError:
+        return _failed(source, "JM903", "the file is nested too deeply for this tool")
+    except Exception as error:
+        return _failed(source, "JM903", f"{type(error).__name__}: {error}")
+    try:
+        imported = fix_imports(text, plan.layers, layer_module)
+        ast.parse(imported.text)
+    except SyntaxError as error:
+        return _failed(source, "JM902", f"the output does not parse: line {error.lineno}: {error.msg}")
+    problems = check_output(unit, plan, imported.text)
+    if problems:
+        return _failed(source, "JM902", problems[0])
+    changed = imported.text != source.text
+    torch_free = not imported.left
+    return Outcome(
+        source.path, "changed" if changed else "unchanged", source.text, imported.text, tuple(sorted(plan.findings)),
+        frozenset(plan.layers), torch_free, source.encoding, source.bom,
+    )  # fmt: skip
+
+
+def _failed(source: Source, code: str, message: str) -> Outcome:
+    finding = Finding(source.path, (1, 1), (1, 1), code, "", "", message)
+    return Outcome(source.path, "failed", source.text, source.text, (finding,), encoding=source.encoding, bom=source.bom)
+
+
+def skipped(source: Source) -> Outcome:
+    return Outcome(source.path, "skipped", source.text, source.text, encoding=source.encoding, bom=source.bom)

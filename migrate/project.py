@@ -1,0 +1,40 @@
+"""Many files as one project: read them all, understand them together, convert each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .config import Settings
+from .engine import convert_unit, skipped, wants_conversion
+from .layers import emit
+from .read.infer import infer
+from .read.project import open_project
+from .read.source import Source
+from .report.findings import Finding, Outcome, Run
+from .rulebook import RuleBook
+
+
+def convert_files(sources: Sequence[Source], book: RuleBook, settings: Settings | None = None) -> Run:
+    """Convert `sources` together. Returns a Run with one Outcome a source, in the order given, and the layer file's text."""
+    settings = settings or Settings()
+    relevant = [s for s in sources if wants_conversion(s)]
+    everything = list(sources) if relevant else []
+    project, errors = open_project(everything, book)
+    infer(project)
+    units = {u.source.path: u for u in project.units}
+    outcomes: list[Outcome] = []
+    for source in sources:
+        if source.path in errors and wants_conversion(source):
+            outcomes.append(_unparsed(source, errors[source.path]))
+        elif not wants_conversion(source) or source.path not in units:
+            outcomes.append(skipped(source))
+        else:
+            outcomes.append(convert_unit(units[source.path], project, settings))
+    layers = frozenset(name for o in outcomes for name in o.layers)
+    return Run(tuple(outcomes), emit(layers) if layers else "", book.digest)
+
+
+def _unparsed(source: Source, error: SyntaxError) -> Outcome:
+    line, column = error.lineno or 1, error.offset or 1
+    finding = Finding(source.path, (line, column), (line, column), "JM901", "", "", f"{error.msg} (line {line}, column {column})")
+    return Outcome(source.path, "failed", source.text, source.text, (finding,), encoding=source.encoding, bom=source.bom)

@@ -1,0 +1,86 @@
+"""What is known of the project's own classes and functions."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from .kinds import UNKNOWN, Kind, join
+
+if TYPE_CHECKING:
+    from .unit import Unit
+
+
+@dataclass(eq=False)
+class FunctionFacts:
+    """A function or method. `owner` is its class. `params` holds what call sites and annotations say of its parameters."""
+
+    node: ast.FunctionDef | ast.AsyncFunctionDef
+    unit: Unit
+    owner: ClassFacts | None = None
+    params: dict[str, Kind] = field(default_factory=dict)
+    returns: Kind = UNKNOWN
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+    def saw(self, param: str, kind: Kind) -> None:
+        """A call site passes a value of `kind`."""
+        self.params[param] = join(self.params[param], kind) if param in self.params else kind
+
+
+@dataclass(eq=False)
+class ClassFacts:
+    """A class. `bases` are ClassFacts for the project's own classes, torch names or "" (unknown) for others."""
+
+    node: ast.ClassDef
+    unit: Unit
+    bases: list[ClassFacts | str] = field(default_factory=list)
+    methods: dict[str, FunctionFacts] = field(default_factory=dict)
+    attributes: dict[str, Kind] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+    def lineage(self) -> list[ClassFacts]:
+        """This class and its project bases, nearest first."""
+        found: list[ClassFacts] = []
+        todo: list[ClassFacts | str] = [self]
+        while todo:
+            item = todo.pop(0)
+            if isinstance(item, ClassFacts) and item not in found:
+                found.append(item)
+                todo += item.bases
+        return found
+
+    def torch_bases(self) -> list[str]:
+        """The torch classes it derives from, directly or not."""
+        return [b for c in self.lineage() for b in c.bases if isinstance(b, str) and b.startswith("torch.")]
+
+    @property
+    def is_module(self) -> bool:
+        return any(b.startswith("torch.nn.") and b != "torch.nn.Parameter" for b in self.torch_bases())
+
+    @property
+    def layer_base(self) -> str:
+        """The torch layer that it extends (`torch.nn.Conv2d`), "" when only nn.Module."""
+        return next((b for b in self.torch_bases() if b.startswith("torch.nn.") and b != "torch.nn.Module"), "")
+
+    def method(self, name: str) -> FunctionFacts | None:
+        for cls in self.lineage():
+            if name in cls.methods:
+                return cls.methods[name]
+        return None
+
+    def attribute(self, name: str) -> Kind | None:
+        """The join of what any class of the hierarchy assigns to `self.name`."""
+        kinds = [c.attributes[name] for c in self.lineage() if name in c.attributes]
+        if not kinds:
+            return None
+        result = kinds[0]
+        for kind in kinds[1:]:
+            result = join(result, kind)
+        return result

@@ -1,0 +1,91 @@
+"""The files of one run, as one project: which dotted name is which class or function."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import PurePath
+
+from ..rulebook.load import RuleBook
+from .facts import ClassFacts, FunctionFacts
+from .source import Source
+from .unit import Unit, open_unit
+
+
+@dataclass(frozen=True)
+class Project:
+    """All units of a run. Imports between them are followed."""
+
+    units: tuple[Unit, ...]
+
+    @cached_property
+    def by_module(self) -> dict[str, Unit]:
+        return {u.module: u for u in self.units if u.module}
+
+    def find(self, dotted: str | None, depth: int = 0) -> ClassFacts | FunctionFacts | None:
+        """The project's own class or function of that dotted name, re-exports followed."""
+        if not dotted or depth > 8 or dotted.startswith(("torch.", "builtins.", "numpy.")):
+            return None
+        module, _, name = dotted.rpartition(".")
+        unit = self.by_module.get(module)
+        if unit is None:
+            return None
+        for binding in reversed(unit.scopes.module.bindings.get(name, [])):
+            if binding.node in unit.classes:
+                return unit.classes[binding.node]  # type: ignore[index]
+            if binding.node in unit.functions:
+                return unit.functions[binding.node]
+            if binding.kind == "from" and binding.target != dotted:
+                return self.find(binding.target, depth + 1)
+        for star in unit.scopes.module.stars:
+            found = self.find(f"{star}.{name}", depth + 1)
+            if found is not None:
+                return found
+        return None
+
+
+def open_project(sources: Sequence[Source], book: RuleBook) -> tuple[Project, dict[str, SyntaxError]]:
+    """Parse all sources. Those that do not parse are left out and returned with their errors, by path."""
+    units, errors = [], {}
+    names = module_names([s.path for s in sources])
+    for source in sources:
+        module = names[source.path]
+        is_package = PurePath(source.path).name == "__init__.py"
+        try:
+            units.append(open_unit(source, book, module, is_package))
+        except (SyntaxError, RecursionError, ValueError) as error:
+            errors[source.path] = error if isinstance(error, SyntaxError) else SyntaxError(str(error))
+    return Project(tuple(units)), errors
+
+
+def module_names(paths: Sequence[str]) -> dict[str, str]:
+    """Dotted module names for the paths of a run.
+
+    A folder that holds `__init__.py` (in this run) is a package; the topmost such folder starts the name. Files outside
+    any package are named from the deepest folder that all files share.
+    """
+    pure = {p: PurePath(p) for p in paths}
+    packages = {p.parent for p in pure.values() if p.name == "__init__.py"}
+    names = {}
+    for path, p in pure.items():
+        root = p.parent
+        while root in packages:
+            root = root.parent
+        parts = list(p.relative_to(root).with_suffix("").parts)
+        if root == p.parent and packages:
+            shared = _shared_root(list(pure.values()))
+            if shared in p.parents:
+                parts = list(p.relative_to(shared).with_suffix("").parts)
+        if parts[-1] == "__init__":
+            parts.pop()
+        names[path] = ".".join(parts)
+    return names
+
+
+def _shared_root(paths: list[PurePath]) -> PurePath:
+    shared = paths[0].parent
+    for path in paths[1:]:
+        while shared not in path.parents and shared != shared.parent:
+            shared = shared.parent
+    return shared

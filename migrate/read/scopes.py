@@ -1,0 +1,249 @@
+"""Scopes and bindings: which binding a name leads to, as Python's own rules say."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+ScopeKind = Literal["module", "class", "function", "comprehension"]
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+@dataclass(frozen=True)
+class Binding:
+    """One place where a name gets a value. `node` is the statement, definition, argument or target."""
+
+    name: str
+    kind: Literal["import", "from", "star", "assign", "param", "def", "class", "for", "with", "except", "other"]
+    node: ast.AST
+    target: str = ""  # of an import: the dotted name it stands for
+
+
+@dataclass
+class Scope:
+    kind: ScopeKind
+    node: ast.AST
+    parent: Scope | None
+    bindings: dict[str, list[Binding]] = field(default_factory=dict)
+    globals: set[str] = field(default_factory=set)
+    nonlocals: set[str] = field(default_factory=set)
+    stars: list[str] = field(default_factory=list)
+
+    def bind(self, binding: Binding) -> None:
+        if binding.name in self.globals:
+            self.module().bindings.setdefault(binding.name, []).append(binding)
+        elif binding.name in self.nonlocals and self.parent is not None:
+            self.parent.bind_upwards(binding)
+        else:
+            self.bindings.setdefault(binding.name, []).append(binding)
+
+    def bind_upwards(self, binding: Binding) -> None:
+        scope: Scope | None = self
+        while scope is not None and scope.parent is not None:
+            if scope.kind == "function" and binding.name in scope.bindings:
+                break
+            scope = scope.parent
+        (scope or self).bindings.setdefault(binding.name, []).append(binding)
+
+    def module(self) -> Scope:
+        scope = self
+        while scope.parent is not None:
+            scope = scope.parent
+        return scope
+
+    def lookup(self, name: str) -> Scope | None:
+        """The scope that binds `name` as seen from here, or None (a builtin or undefined)."""
+        scope: Scope | None = self
+        first = True
+        if name in self.globals:
+            return self.module() if name in self.module().bindings else None
+        while scope is not None:
+            if name in scope.bindings and (first or scope.kind != "class"):
+                return scope
+            if scope.kind != "comprehension":
+                first = False
+            scope = scope.parent
+        return None
+
+
+class Scopes:
+    """All scopes of a file. `package` is the dotted package of the file, for relative imports ("" when unknown)."""
+
+    def __init__(self, root: ast.Module, package: str = "") -> None:
+        self.package = package
+        self.of: dict[ast.AST, Scope] = {}
+        self.module = self._open("module", root, None)
+        self._body(root.body, self.module)
+
+    def scope_of(self, node: ast.AST, parents: dict[ast.AST, ast.AST]) -> Scope:
+        """The scope in which the expression or statement `node` is evaluated."""
+        below, child, up = node, node, parents.get(node)
+        while up is not None:
+            if up in self.of and not _outside(below, child, up):
+                return self.of[up]
+            below, child, up = child, up, parents.get(up)
+        return self.module
+
+    def _open(self, kind: ScopeKind, node: ast.AST, parent: Scope | None) -> Scope:
+        scope = Scope(kind, node, parent)
+        self.of[node] = scope
+        return scope
+
+    def _body(self, body: Iterable[ast.stmt], scope: Scope) -> None:
+        body = list(body)
+        for stmt in _own_statements(body):
+            if isinstance(stmt, ast.Global):
+                scope.globals.update(stmt.names)
+            elif isinstance(stmt, ast.Nonlocal):
+                scope.nonlocals.update(stmt.names)
+        for stmt in body:
+            self._visit(stmt, scope)
+
+    def _visit(self, node: ast.AST, scope: Scope) -> None:
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            self._import(node, scope)
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            scope.bind(Binding(node.name, "def", node))
+            self._outer(node, scope)
+            inner = self._open("function", node, scope)
+            self._params(node.args, inner)
+            self._body(node.body, inner)
+        elif isinstance(node, ast.Lambda):
+            self._defaults(node.args, scope)
+            inner = self._open("function", node, scope)
+            self._params(node.args, inner)
+            self._visit(node.body, inner)
+        elif isinstance(node, ast.ClassDef):
+            scope.bind(Binding(node.name, "class", node))
+            for part in [*node.decorator_list, *node.bases, *(k.value for k in node.keywords)]:
+                self._visit(part, scope)
+            self._body(node.body, self._open("class", node, scope))
+        elif isinstance(node, COMPREHENSIONS):
+            self._comprehension(node, scope)
+        else:
+            self._plain(node, scope)
+
+    def _plain(self, node: ast.AST, scope: Scope) -> None:
+        if isinstance(node, ast.Name):
+            if isinstance(node.ctx, (ast.Store, ast.Del)):
+                scope.bind(Binding(node.id, "assign", node))
+            return
+        if isinstance(node, ast.NamedExpr):
+            holder = scope
+            while holder.kind == "comprehension" and holder.parent is not None:
+                holder = holder.parent
+            holder.bind(Binding(node.target.id, "assign", node))
+            self._visit(node.value, scope)
+            return
+        if isinstance(node, ast.ExceptHandler) and node.name:
+            scope.bind(Binding(node.name, "except", node))
+        if isinstance(node, (ast.MatchAs, ast.MatchStar)) and node.name:
+            scope.bind(Binding(node.name, "other", node))
+        if isinstance(node, ast.MatchMapping) and node.rest:
+            scope.bind(Binding(node.rest, "other", node))
+        for child in ast.iter_child_nodes(node):
+            self._visit(child, scope)
+
+    def _outer(self, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> None:
+        for part in node.decorator_list:
+            self._visit(part, scope)
+        self._defaults(node.args, scope)
+        for arg in _all_args(node.args):
+            if arg.annotation is not None:
+                self._visit(arg.annotation, scope)
+        if node.returns is not None:
+            self._visit(node.returns, scope)
+
+    def _defaults(self, args: ast.arguments, scope: Scope) -> None:
+        for default in [*args.defaults, *args.kw_defaults]:
+            if default is not None:
+                self._visit(default, scope)
+
+    def _params(self, args: ast.arguments, scope: Scope) -> None:
+        for arg in _all_args(args):
+            scope.bind(Binding(arg.arg, "param", arg))
+
+    def _comprehension(self, node: ast.AST, scope: Scope) -> None:
+        generators: list[ast.comprehension] = node.generators  # type: ignore[attr-defined]
+        self._visit(generators[0].iter, scope)
+        inner = self._open("comprehension", node, scope)
+        for number, generator in enumerate(generators):
+            self._visit(generator.target, inner)
+            if number:
+                self._visit(generator.iter, inner)
+            for test in generator.ifs:
+                self._visit(test, inner)
+        if isinstance(node, ast.DictComp):
+            self._visit(node.key, inner)
+            self._visit(node.value, inner)
+        else:
+            self._visit(node.elt, inner)  # type: ignore[attr-defined]
+
+    def _import(self, node: ast.Import | ast.ImportFrom, scope: Scope) -> None:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.asname:
+                    scope.bind(Binding(alias.asname, "import", node, alias.name))
+                else:
+                    top = alias.name.split(".")[0]
+                    scope.bind(Binding(top, "import", node, top))
+            return
+        base = self.absolute(node)
+        for alias in node.names:
+            if alias.name == "*":
+                scope.stars.append(base)
+            else:
+                scope.bind(Binding(alias.asname or alias.name, "from", node, f"{base}.{alias.name}" if base else alias.name))
+
+    def absolute(self, node: ast.ImportFrom) -> str:
+        """The dotted module of a `from … import`; relative ones start with the package, or with dots when it is unknown."""
+        if not node.level:
+            return node.module or ""
+        parts = self.package.split(".") if self.package else []
+        if len(parts) >= node.level:
+            head = ".".join(parts[: len(parts) - node.level + 1])
+            return f"{head}.{node.module}" if node.module else head
+        return "." * node.level + (node.module or "")
+
+
+def _outside(below: ast.AST, child: ast.AST, owner: ast.AST) -> bool:
+    """Whether `child`, directly below a scope's node, is evaluated in the scope around it (`below` is where we came from)."""
+    if isinstance(owner, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return child in owner.decorator_list or child is owner.returns or isinstance(child, ast.arguments)
+    if isinstance(owner, ast.Lambda):
+        return isinstance(child, ast.arguments)
+    if isinstance(owner, ast.ClassDef):
+        return child not in owner.body
+    if isinstance(owner, COMPREHENSIONS):
+        first = owner.generators[0]
+        return child is first and below is first.iter
+    return False
+
+
+def _all_args(args: ast.arguments) -> Iterator[ast.arg]:
+    yield from args.posonlyargs
+    yield from args.args
+    if args.vararg:
+        yield args.vararg
+    yield from args.kwonlyargs
+    if args.kwarg:
+        yield args.kwarg
+
+
+def _own_statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """All statements of a scope, nested blocks included, inner functions and classes not entered."""
+    for stmt in body:
+        yield stmt
+        if isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            continue
+        for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+            for sub in getattr(stmt, name, []):
+                yield from _own_statements([sub] if isinstance(sub, ast.stmt) else sub.body)
+
+
+def parameters(node: FunctionNode) -> list[ast.arg]:
+    """All parameters of a function, in order."""
+    return list(_all_args(node.args))

@@ -1,0 +1,121 @@
+"""One file as understood: its tree, scopes, the dotted names its expressions lead to, and the kinds of its values."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ..rulebook.load import RuleBook, torch_names
+from .facts import ClassFacts, FunctionFacts
+from .kinds import UNKNOWN, Kind
+from .scopes import Binding, Scope, Scopes
+from .source import Source, Tree
+
+
+@dataclass(eq=False)
+class Unit:
+    """`module` is the dotted module name ("" when unknown). `kinds` is filled by `infer`."""
+
+    source: Source
+    tree: Tree
+    scopes: Scopes
+    book: RuleBook
+    module: str = ""
+    kinds: dict[ast.AST, Kind] = field(default_factory=dict)
+    classes: dict[ast.ClassDef, ClassFacts] = field(default_factory=dict)
+    functions: dict[ast.AST, FunctionFacts] = field(default_factory=dict)
+    _resolved: dict[ast.AST, str | None] = field(default_factory=dict)
+
+    def kind(self, node: ast.AST) -> Kind:
+        return self.kinds.get(node, UNKNOWN)
+
+    def scope(self, node: ast.AST) -> Scope:
+        return self.scopes.scope_of(node, self.tree.parents)
+
+    def resolve(self, node: ast.AST) -> str | None:
+        """The dotted name that an expression leads to by its imports (`torch.nn.Linear`), in torch's canonical spelling.
+
+        Builtins resolve to "builtins.x". None for everything that is not an import, an attribute of one, or a builtin.
+        """
+        if node in self._resolved:
+            return self._resolved[node]
+        self._resolved[node] = name = self._resolve(node)
+        return name
+
+    def _resolve(self, node: ast.AST) -> str | None:
+        if isinstance(node, ast.Attribute):
+            base = self.resolve(node.value)
+            return canonical(f"{base}.{node.attr}") if base and not base.startswith("builtins.") else None
+        if not isinstance(node, ast.Name):
+            return None
+        scope = self.scope(node).lookup(node.id)
+        if scope is None:
+            return self._star(node) or (f"builtins.{node.id}" if node.id in _BUILTINS else None)
+        targets = {target for b in scope.bindings[node.id] if (target := self._target(b)) is not None}
+        return canonical(targets.pop()) if len(targets) == 1 and "" not in targets else None
+
+    def _target(self, binding: Binding) -> str | None:
+        """The import target of a binding, "" when it is no import, None when it does not count (`torch = None` in a fallback)."""
+        if binding.kind in ("import", "from"):
+            return binding.target
+        if binding.kind == "assign":
+            up = self.tree.parents.get(binding.node)
+            if isinstance(up, ast.Assign) and isinstance(up.value, ast.Constant) and up.value.value is None:
+                if any(isinstance(a, ast.ExceptHandler) for a in self.tree.ancestors(binding.node)):
+                    return None
+            if isinstance(up, ast.Assign) and len(up.targets) == 1 and isinstance(up.value, (ast.Name, ast.Attribute)):
+                root: ast.expr = up.value
+                while isinstance(root, ast.Attribute):
+                    root = root.value
+                if isinstance(root, ast.Name) and root.id != binding.name and self._is_module_level(up):
+                    return self.resolve(up.value) or ""
+        return ""
+
+    def _is_module_level(self, stmt: ast.stmt) -> bool:
+        return isinstance(self.tree.parents.get(stmt), ast.Module)
+
+    def _star(self, node: ast.Name) -> str | None:
+        for module in self.scopes.module.stars:
+            if node.id in torch_names().exports.get(module, ()):
+                return canonical(f"{module}.{node.id}")
+        return None
+
+    def local(self, node: ast.AST) -> ClassFacts | FunctionFacts | None:
+        """The project's own class or function that a plain name leads to inside this file."""
+        if not isinstance(node, ast.Name):
+            return None
+        scope = self.scope(node).lookup(node.id)
+        if scope is None:
+            return None
+        found = [b for b in scope.bindings[node.id] if b.kind in ("class", "def")]
+        if len(found) != len(scope.bindings[node.id]) or not found:
+            return None
+        target = found[-1].node
+        return self.classes.get(target) if isinstance(target, ast.ClassDef) else self.functions.get(target)
+
+
+def canonical(name: str) -> str:
+    """torch's shortest public spelling of a dotted name; other names unchanged."""
+    if not name.startswith("torch."):
+        return name
+    aliases = torch_names().aliases
+    if name in aliases:
+        return aliases[name]
+    head, _, tail = name.rpartition(".")
+    if head in aliases:
+        return f"{aliases[head]}.{tail}"
+    return name
+
+
+def open_unit(source: Source, book: RuleBook, module: str = "", is_package: bool = False) -> Unit:
+    """Parse a file and find its scopes. Raises SyntaxError."""
+    tree = Tree(source.text)
+    package = module if is_package else module.rpartition(".")[0]
+    return Unit(source, tree, Scopes(tree.root, package), book, module)
+
+
+_BUILTINS = frozenset(dir(__import__("builtins")))
+STANDARD_LIBRARY = frozenset(sys.stdlib_module_names)
+Resolver = Callable[[str], "ClassFacts | FunctionFacts | None"]

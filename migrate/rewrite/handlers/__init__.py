@@ -1,0 +1,14 @@
+"""Handlers: targets that a template cannot say. Each takes (plan, row, call, receiver) and gives a Whole or a Refusal."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+
+from ...rulebook.rows import Row
+from ..match import Refusal
+from ..plan import Plan, Whole
+
+Handler = Callable[[Plan, Row, ast.Call, ast.expr | None], Whole | Refusal]
+
+HANDLERS: Mapping[str, Handler] = {}

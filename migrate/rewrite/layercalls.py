@@ -1,0 +1,163 @@
+"""Calls of the layer library: the class or function of torch's own name and parameters, so that the arguments stay."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from ..rulebook.precedence import ATOM
+from ..rulebook.rows import Row
+from ..rulebook.signature import Mismatch, Signature, bind
+
+if TYPE_CHECKING:
+    from .plan import Plan
+
+
+def layer_call(plan: Plan, row: Row, node: ast.Call, dotted: str, receiver: ast.expr | None, evidence: str = "") -> bool:
+    """Turn `nn.Linear(a, b)` into `Linear(a, b, rngs=rngs)`: the name changes, the arguments stay where they are.
+
+    Arguments that the library does not have are taken out when the row drops them or they are torch's default; else the
+    call is left (JM202).
+    """
+    name = str(row.get("layer"))
+    entry = plan.catalogue.get(name)
+    if entry is None:
+        plan.found("JM302", node, dotted, f"no layer {name} in the library yet", rule=row.name)
+        return False
+    problem = _arguments(plan, row, node, receiver, set(entry.params))
+    if problem:
+        plan.found("JM202" if "star" not in problem else "JM207", node, dotted, f"{dotted}: {problem}", rule=row.name,
+                   advice=row.advice, evidence=evidence)  # fmt: skip
+        return False
+    tree = plan.unit.tree
+    spelled = plan.layer(name)
+    keys: list[str] = []
+    if "key" in entry.params and entry.kind == "function":
+        plan.keyed.setdefault(node, "")
+        keys = ["key"]
+    if receiver is None:
+        plan.point(node, tree.start(node.func), tree.end(node.func), spelled)
+        plan.taken.add(node.func)
+    else:
+        _method_to_function(plan, node, receiver, spelled)
+    for keyword in node.keywords:
+        _rename(plan, row, node, keyword, set(entry.params))
+    if entry.kind == "class" and entry.needs_rngs:
+        plan.rngs_calls.append(node)
+    if keys:
+        plan.key_calls.append(node)
+    note = row.notes[0] if row.notes else None
+    if "key" in entry.params and entry.kind == "function":
+        plan.found("JM121", node, dotted, f"{dotted} -> {name}: other numbers than torch's generator", rule=row.name, evidence=evidence)
+    else:
+        plan.found(note.code if note else "JM001", node, dotted, note.text if note else f"{dotted} -> {name}", rule=row.name, evidence=evidence)
+    return True
+
+
+def _arguments(plan: Plan, row: Row, node: ast.Call, receiver: ast.expr | None, known: set[str]) -> str:
+    """Check every argument; take out those without effect. Returns what is wrong, "" when all is well."""
+    signature = row.signature or Signature(())
+    bound = bind(signature, node, receiver)
+    if isinstance(bound, Mismatch):
+        if bound.reason == "star":
+            return "" if not {k.arg for k in node.keywords} & (set(row.drop) | set(row.refuse)) else "star-arguments"
+        return f"{bound.detail} {'is missing' if bound.reason == 'missing' else 'is not one of its parameters'}"
+    first = signature.params[0].name if signature.params else ""
+    for name, value in bound.named.items():
+        if name in known or (name == first and name in ("self", "input")):
+            continue
+        default = signature.by_name[name].default
+        if name in row.refuse and ast.unparse(value) != default:
+            return f"{name} has no counterpart. {row.refuse[name]}"
+        if name in row.drop or name == row.get("effect_arg") or ast.unparse(value) == default:
+            remove_argument(plan, node, value)
+        else:
+            return f"the layer library's version has no {name}"
+    return ""
+
+
+def _rename(plan: Plan, row: Row, node: ast.Call, keyword: ast.keyword, known: set[str]) -> None:
+    """`axis=` is torch's second spelling of `dim=`."""
+    if keyword.arg in ("axis", "keepdims") and keyword.arg not in known:
+        start = plan.unit.tree.start(keyword)
+        plan.point(node, start, start + len(keyword.arg), {"axis": "dim", "keepdims": "keepdim"}[keyword.arg])
+
+
+def _method_to_function(plan: Plan, node: ast.Call, receiver: ast.expr, name: str) -> None:
+    """`x.gather(1, i)` becomes `gather(x, 1, i)`."""
+    from .plan import Whole
+    from .writer import Writer
+
+    tree = plan.unit.tree
+    open_at = tree.text.index("(", tree.end(node.func))
+    inner = plan.points.pop(node, [])
+
+    def build(writer: Writer) -> str:
+        arguments = writer.splice_range(node, open_at + 1, tree.end(node) - 1, inner)
+        first = writer.at_level(receiver, 1)
+        if not arguments.strip():
+            return f"{name}({first}{arguments})"
+        return f"{name}({first}, {arguments.lstrip()})" if "\n" not in arguments[: len(arguments) - len(arguments.lstrip())] else f"{name}({first},{arguments})"
+
+    plan.whole[node] = Whole(build, ATOM, (receiver, *node.args, *node.keywords))
+
+
+def remove_argument(plan: Plan, node: ast.Call, value: ast.expr) -> None:
+    """Take an argument out of a call together with its comma."""
+    tree = plan.unit.tree
+    items: list[tuple[int, int, ast.expr]] = sorted(
+        [(tree.start(a), tree.end(a), a) for a in node.args]
+        + [(tree.start(k), tree.end(k), k.value) for k in node.keywords],
+        key=lambda i: i[0],
+    )
+    index = next(i for i, item in enumerate(items) if item[2] is value)
+    if index:
+        start, end = _outer_end(tree.text, items[index - 1][1], items[index][0]), items[index][1]
+    elif len(items) > 1:
+        start, end = items[0][0], items[1][0]
+    else:
+        start, end = items[0][0], items[0][1]
+    plan.point(node, start, end, "")
+    for sub in ast.walk(value):
+        plan.taken.add(sub)
+
+
+def _outer_end(text: str, end: int, limit: int) -> int:
+    """The end of an argument, parentheses around it included: just before its comma."""
+    comma = text.find(",", end, limit)
+    return comma if comma >= 0 else end
+
+
+def add_argument(plan: Plan, node: ast.Call, text: str) -> None:
+    """Append an argument to a call, in the layout the call has."""
+    tree = plan.unit.tree
+    close = tree.end(node) - 1
+    ends = [tree.end(a) for a in node.args] + [tree.end(k) for k in node.keywords]
+    if not ends:
+        plan.point(node, close, close, text)
+        return
+    last = max(ends)
+    tail = tree.text[last:close]
+    if "," not in _code(tail):
+        plan.point(node, close if "\n" not in tail else last + _closing(tail), close if "\n" not in tail else last + _closing(tail), f", {text}")
+    elif "\n" in tail:
+        first = min([tree.start(a) for a in node.args] + [tree.start(k) for k in node.keywords])
+        line = tree.line_starts[tree.position(max(tree.start(a) for a in [*node.args, *node.keywords]))[0] - 1]
+        indent = tree.text[line : line + len(tree.text[line:]) - len(tree.text[line:].lstrip(" \t"))]
+        stop = last + tail.rindex("\n") + 1
+        plan.point(node, stop, stop, f"{indent}{text},{tree.newline}")
+        _ = first
+    else:
+        plan.point(node, close, close, f" {text}" if not tail.endswith(" ") else text)
+
+
+def _code(text: str) -> str:
+    return "\n".join(line.partition("#")[0] for line in text.split("\n"))
+
+
+def _closing(tail: str) -> int:
+    """How many characters of closing parentheses of the last argument's own come before the line ends."""
+    count = 0
+    while count < len(tail) and tail[count] in ") \t":
+        count += 1
+    return len(tail[:count].rstrip(" \t"))

@@ -1,0 +1,225 @@
+"""Match a call against a row: which target form fits, and the text of its arguments."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..read.kinds import Kind
+from ..read.unit import Unit
+from ..rulebook.condition import holds, parse
+from ..rulebook.rows import Note, Row, literal
+from ..rulebook.signature import Arguments, Mismatch, Signature, bind
+from ..rulebook.template import Form, Hole
+from .plan import Whole
+from .writer import Writer
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a row does not apply: the code of the finding and its message."""
+
+    code: str
+    message: str
+    advice: str = ""
+
+
+@dataclass(frozen=True)
+class Match:
+    """A row that fits a call: the form to write and the arguments to fill it with."""
+
+    row: Row
+    form: Form
+    arguments: Arguments
+    signature: Signature
+    notes: tuple[Note, ...] = ()
+
+    @property
+    def wants_key(self) -> bool:
+        return any(h.name == "key" for h in self.form.holes)
+
+
+def match(row: Row, call: ast.Call, receiver: ast.expr | None, unit: Unit) -> Match | Refusal:
+    """Bind the arguments of `call` and choose the first target form that uses all of them."""
+    signature = row.signature
+    if signature is None:
+        return Refusal("JM202", f"{row.name} has no call form")
+    arguments = bind(signature, call, receiver)
+    if isinstance(arguments, Mismatch):
+        return _mismatch(row, arguments)
+    return choose(row, signature, arguments, unit)
+
+
+def _mismatch(row: Row, mismatch: Mismatch) -> Refusal:
+    if mismatch.reason == "star":
+        return Refusal("JM207", f"{row.name}: the arguments are starred")
+    if mismatch.reason == "missing":
+        return Refusal("JM203", f"{row.name}: {mismatch.detail} is missing")
+    return Refusal("JM202", f"{row.name}: {mismatch.detail} is not in ({row.signature})")
+
+
+def choose(row: Row, signature: Signature, arguments: Arguments, unit: Unit) -> Match | Refusal:
+    ask = asker(signature, arguments, unit)
+    used = frozenset(n for n in arguments.given if not _is_default(signature, arguments, n))
+    refused = [n for n in sorted(used) if n in row.refuse]
+    if refused:
+        return Refusal("JM202", f"{row.name}: {refused[0]} has no counterpart", row.refuse[refused[0]])
+    used -= set(row.drop) | {row.get("effect_arg", "")}
+    inserted = _defaults_to_write(signature)
+    for option in row.options:
+        template = option.template
+        available = used | {"key", "rngs", "lr"}
+        if option.when and not holds(option.when, ask):
+            continue
+        holes = {n.lstrip("*") for n in template.names}
+        if not used - {"generator"} <= holes | _conditioned(option.when):
+            continue
+        if not {n.lstrip("*") for n in template.required} <= available | arguments.given | inserted:
+            continue
+        form = template.form(frozenset(n for n in template.names if n.lstrip("*") in available))
+        notes = tuple(n for n in row.notes if not n.when or holds(n.when, ask))
+        return Match(row, form, arguments, signature, notes)
+    return Refusal("JM202", f"{row.name}: no target form takes ({', '.join(sorted(used)) or 'these arguments'})", row.advice)
+
+
+def _conditioned(when: str) -> set[str]:
+    """Arguments that a condition pins to a value (`value(p) == 2`): the form has used them up."""
+    if not when:
+        return set()
+    pinned = set()
+    for node in ast.walk(parse(when)):
+        if not isinstance(node, ast.Compare) or not all(isinstance(op, (ast.Eq, ast.In, ast.Is)) for op in node.ops):
+            continue
+        left = node.left
+        if isinstance(left, ast.Call) and isinstance(left.func, ast.Name) and left.func.id == "value":
+            if isinstance(left.args[0], ast.Name):
+                pinned.add(left.args[0].id)
+    return pinned
+
+
+def _defaults_to_write(signature: Signature) -> frozenset[str]:
+    return frozenset(p.name for p in signature.params if p.default is not None and p.default != "None")
+
+
+def _is_default(signature: Signature, arguments: Arguments, name: str) -> bool:
+    param = signature.by_name.get(name)
+    node = arguments.named.get(name)
+    if param is None or node is None or param.default is None:
+        return False
+    return ast.unparse(node) == param.default
+
+
+def asker(signature: Signature, arguments: Arguments, unit: Unit) -> Callable[[str, str], object]:
+    """Answers the questions of `when` conditions about this call."""
+
+    def ask(what: str, name: str) -> object:
+        node = arguments.named.get(name)
+        if name == arguments.rest_name and arguments.rest and node is None:
+            node = arguments.rest[0] if len(arguments.rest) == 1 else None
+        if what == "given":
+            return name in arguments.given and not _is_default(signature, arguments, name)
+        if what == "value":
+            if node is not None:
+                return literal(ast.unparse(node))
+            param = signature.by_name.get(name)
+            return literal(param.default) if param is not None and param.default is not None else ...
+        if what == "kind":
+            return _kind_word(unit.kind(node)) if node is not None else "None"
+        if what == "literal":
+            return node is not None and literal(ast.unparse(node)) is not ...
+        if what == "count":
+            return len(arguments.rest)
+        if what == "name":
+            return node.id if isinstance(node, ast.Name) else ""
+        raise ValueError(f"unknown question {what}({name})")
+
+    return ask
+
+
+def _kind_word(kind: Kind) -> str:
+    return "Tensor" if kind.tag == "Variable" else kind.tag
+
+
+def whole(found: Match, unit: Unit, key: Callable[[], str] | None = None) -> Whole | Refusal:
+    """The replacement for a matched call; a Refusal when an argument cannot take the shape that a hole asks for."""
+    for hole in found.form.holes:
+        problem = _check(hole, found, unit)
+        if problem is not None:
+            return problem
+    kept = tuple(n for h in found.form.holes for n in _nodes(h, found))
+
+    def build(writer: Writer) -> str:
+        pieces: list[str] = []
+        for piece in found.form.pieces:
+            if isinstance(piece, str):
+                pieces.append(piece)
+            elif piece.name == "key":
+                pieces.append(key() if key is not None else "key")
+            else:
+                pieces.append(_text(piece, found, unit, writer))
+        return "".join(pieces)
+
+    return Whole(build, found.form.level, kept)
+
+
+def _nodes(hole: Hole, found: Match) -> tuple[ast.AST, ...]:
+    name = hole.name.lstrip("*")
+    if name == found.arguments.rest_name and found.arguments.rest:
+        return found.arguments.rest
+    node = found.arguments.named.get(name)
+    return (node,) if node is not None else ()
+
+
+def _check(hole: Hole, found: Match, unit: Unit) -> Refusal | None:
+    nodes = _nodes(hole, found)
+    if hole.filter == "tuple" and len(nodes) == 1:
+        node = nodes[0]
+        if isinstance(node, (ast.Tuple, ast.List, ast.Constant, ast.Starred)):
+            return None
+        if unit.kind(node).tag in ("int", "float", "shape", "tuple", "list"):
+            return None
+        if hole.name.lstrip("*") == found.arguments.rest_name and not isinstance(node, ast.Name):
+            return None if unit.kind(node).tag == "int" else _unclear(found, node)
+        return _unclear(found, node)
+    return None
+
+
+def _unclear(found: Match, node: ast.expr) -> Refusal | None:
+    """One size argument of unknown kind is a number or a sequence of them; JAX's own functions take either."""
+    return None
+
+
+def _text(hole: Hole, found: Match, unit: Unit, writer: Writer) -> str:
+    nodes = _nodes(hole, found)
+    name = hole.name.lstrip("*")
+    if not nodes:
+        param = found.signature.by_name.get(name)
+        return param.default if param is not None and param.default is not None else name
+    if hole.filter == "tuple":
+        return _tuple(nodes, name == found.arguments.rest_name, unit, writer)
+    if name == found.arguments.rest_name and len(found.arguments.rest) >= 1:
+        return ", ".join(writer.at_level(n, 1) for n in nodes)
+    node = nodes[0]
+    if hole.filter == "axis" and isinstance(node, (ast.List, ast.Tuple)):
+        return _sequence(node.elts, writer)
+    return writer.at_level(node, hole.level, hole.enclosed)
+
+
+def _tuple(nodes: tuple[ast.AST, ...], varargs: bool, unit: Unit, writer: Writer) -> str:
+    if len(nodes) > 1:
+        return _sequence(list(nodes), writer)
+    node = nodes[0]
+    if isinstance(node, (ast.Tuple, ast.List)):
+        return _sequence(node.elts, writer)
+    if isinstance(node, ast.Starred):
+        return f"({writer.text(node)},)"
+    kind = unit.kind(node)
+    if kind.tag in ("int", "float") or (isinstance(node, ast.Constant)):
+        return f"({writer.at_level(node, 1)},)"
+    return writer.at_level(node, 1)
+
+
+def _sequence(elements: list[ast.AST] | list[ast.expr], writer: Writer) -> str:
+    texts = [writer.at_level(e, 1) if not isinstance(e, ast.Starred) else writer.text(e) for e in elements]
+    return f"({texts[0]},)" if len(texts) == 1 else f"({', '.join(texts)})"

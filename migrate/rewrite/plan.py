@@ -1,0 +1,135 @@
+"""The plan for one file: what each pass decides, before anything is written."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ..layers import Layer
+from ..read.project import Project
+from ..read.unit import Unit
+from ..report.findings import Finding
+
+if TYPE_CHECKING:
+    from .writer import Writer
+
+Build = Callable[["Writer"], str]
+
+
+@dataclass(frozen=True)
+class Whole:
+    """Replace an expression. `level` says how tightly the new text binds; `kept` are the nodes whose text it contains."""
+
+    build: Build
+    level: int
+    kept: tuple[ast.AST, ...] = ()
+
+
+@dataclass(frozen=True)
+class Point:
+    """Replace text[start:end] inside a node that otherwise stays."""
+
+    start: int
+    end: int
+    text: str | Build
+
+
+@dataclass
+class Plan:
+    """Decisions by node. Passes only add to it; `Writer` turns it into text.
+
+    whole: expressions to replace. points: small edits inside a node. lines: statements to replace by lines (none: remove).
+    before, after: lines to put around a statement. taken: nodes some pass has dealt with, so that no other one reports them.
+    keyed: calls that draw random numbers, with the key's spelling once it is known. rngs_calls, key_calls: calls that an
+    `rngs` or a key must still reach.
+    """
+
+    unit: Unit
+    project: Project
+    catalogue: Mapping[str, Layer]
+    whole: dict[ast.AST, Whole] = field(default_factory=dict)
+    points: dict[ast.AST, list[Point]] = field(default_factory=dict)
+    lines: dict[ast.stmt, Callable[[Writer], list[str]]] = field(default_factory=dict)
+    before: dict[ast.stmt, list[str]] = field(default_factory=dict)
+    after: dict[ast.stmt, list[str]] = field(default_factory=dict)
+    taken: set[ast.AST] = field(default_factory=set)
+    keyed: dict[ast.AST, str] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+    layers: set[str] = field(default_factory=set)
+    rngs_calls: list[ast.Call] = field(default_factory=list)
+    key_calls: list[ast.Call] = field(default_factory=list)
+
+    def found(
+        self,
+        code: str,
+        node: ast.AST,
+        name: str,
+        message: str,
+        *,
+        rule: str = "",
+        advice: str = "",
+        evidence: str = "",
+        after: str | None = None,
+    ) -> None:
+        """Record a finding about `node`."""
+        tree = self.unit.tree
+        start, end = tree.start(node), tree.end(node)
+        self.findings.append(
+            Finding(
+                self.unit.source.path, tree.position(start), tree.position(end), code, name, rule or name, message, advice,
+                evidence, _short(tree.text[start:end]), after,
+            )
+        )  # fmt: skip
+
+    def point(self, owner: ast.AST, start: int, end: int, text: str | Build) -> None:
+        self.points.setdefault(owner, []).append(Point(start, end, text))
+
+    def replace(self, node: ast.AST, text: str, level: int = 15) -> None:
+        """Replace an expression by fixed text."""
+        self.whole[node] = Whole(lambda _: text, level)
+        self.taken.add(node)
+
+    def layer(self, name: str) -> str:
+        """Use a name of the layer library: how to spell it in this file."""
+        self.layers.add(name)
+        return self.spelling(name)
+
+    def spelling(self, name: str) -> str:
+        """`nnx_layers.LayerNorm` where the file has a LayerNorm of its own."""
+        return f"nnx_layers.{name}" if name in self.own_names else name
+
+    @property
+    def own_names(self) -> frozenset[str]:
+        """Names that the file itself binds to something other than a torch import."""
+        cached = self.__dict__.get("_own_names")
+        if cached is None:
+            cached = self.__dict__["_own_names"] = frozenset(
+                name
+                for scope in self.unit.scopes.of.values()
+                for name, bindings in scope.bindings.items()
+                if any(not b.target.startswith("torch.") for b in bindings)
+            )
+        return cached  # type: ignore[no-any-return]
+
+    def alone(self, stmt: ast.stmt) -> bool:
+        """Whether the statement starts its line, so that lines can be put before it."""
+        tree = self.unit.tree
+        start = tree.start(stmt)
+        if isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and stmt.decorator_list:
+            return True
+        line = tree.line_starts[tree.position(start)[0] - 1]
+        return not tree.text[line:start].strip()
+
+    def alone_to_end(self, stmt: ast.stmt) -> bool:
+        """Whether nothing follows the statement on its line."""
+        tree = self.unit.tree
+        end = tree.end(stmt)
+        line = tree.position(end)[0]
+        stop = tree.line_starts[line] if line < len(tree.line_starts) else len(tree.text)
+        return not tree.text[end:stop].strip()
+
+
+def _short(text: str, limit: int = 400) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"

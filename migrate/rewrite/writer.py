@@ -1,0 +1,135 @@
+"""Turn a plan into text: every byte that no decision touched is copied."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from ..read.source import hidden
+from ..rulebook.precedence import level_of, required
+from .plan import Plan, Point
+
+
+class Writer:
+    """Renders nodes with all decisions inside them applied."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.tree = plan.unit.tree
+        self.touched = self._touched()
+
+    def _touched(self) -> set[ast.AST]:
+        touched: set[ast.AST] = set()
+        plan = self.plan
+        for node in [*plan.whole, *plan.points, *plan.lines, *plan.before, *plan.after]:
+            while node not in touched:
+                touched.add(node)
+                up = self.tree.parents.get(node)
+                if up is None:
+                    break
+                node = up
+        return touched
+
+    def module(self) -> str:
+        """The text of the whole file."""
+        return self._splice(self.tree.root, 0, len(self.tree.text))
+
+    def text(self, node: ast.AST) -> str:
+        """The text of one node as it will be written, without parentheses around it."""
+        whole = self.plan.whole.get(node)
+        if whole is not None:
+            return whole.build(self)
+        if node not in self.touched:
+            return self.tree.segment(node)
+        return self._splice(node, self.tree.start(node), self.tree.end(node))
+
+    def level(self, node: ast.AST) -> int:
+        """How tightly `text(node)` binds."""
+        whole = self.plan.whole.get(node)
+        return whole.level if whole is not None else level_of(node)
+
+    def at_level(self, node: ast.AST, level: int, enclosed: bool = True) -> str:
+        """`text(node)`, in parentheses when a place asks for more than it binds, or when its lines would break."""
+        text = self.text(node)
+        if self.level(node) < level or (not enclosed and "\n" in text and self.level(node) != 15):
+            return f"({text})"
+        return text
+
+    def splice_range(self, node: ast.AST, start: int, end: int, points: list[Point]) -> str:
+        """The text between two offsets inside `node`, with `points` and everything decided below it applied."""
+        return self._splice(node, start, end, points)
+
+    def _splice(self, node: ast.AST, start: int, end: int, points: list[Point] | None = None) -> str:
+        own = self.plan.points.get(node, ()) if points is None else points
+        edits = [(p.start, p.end, p.text if isinstance(p.text, str) else p.text(self)) for p in own]
+        for child in self._children(node):
+            if child in self.touched:
+                edits += self._edits(node, child)
+        edits.sort(key=lambda e: (e[0], e[1]))
+        out, at = [], start
+        for first, last, text in edits:
+            if first < at or last > end:
+                continue
+            out += [self.tree.text[at:first], text]
+            at = last
+        out.append(self.tree.text[at:end])
+        return "".join(out)
+
+    def _children(self, node: ast.AST) -> Iterator[ast.AST]:
+        """Child nodes that have a place in the text; those without one are looked through."""
+        for child in ast.iter_child_nodes(node):
+            if hidden(child):
+                continue
+            if hasattr(child, "lineno"):
+                yield child
+            elif isinstance(child, (ast.arguments, ast.comprehension, ast.withitem, ast.match_case)):
+                yield from self._children(child)
+
+    def _edits(self, parent: ast.AST, child: ast.AST) -> list[tuple[int, int, str]]:
+        if isinstance(child, ast.stmt):
+            return self._statement(child)
+        start, end = self.tree.start(child), self.tree.end(child)
+        text = self.text(child)
+        if child in self.plan.whole and isinstance(child, ast.expr):
+            owner = self.tree.parents[child]
+            tight = required(owner, child)
+            if self.level(child) < tight and not self._in_parentheses(start, end, owner):
+                text = f"({text})"
+        return [(start, end, text)]
+
+    def _in_parentheses(self, start: int, end: int, owner: ast.AST) -> bool:
+        text = self.tree.text
+        return not isinstance(owner, ast.Call) and text[start - 1 : start] == "(" and text[end : end + 1] == ")"
+
+    def _statement(self, stmt: ast.stmt) -> list[tuple[int, int, str]]:
+        plan, tree = self.plan, self.tree
+        start, end = tree.start(stmt), tree.end(stmt)
+        if isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and stmt.decorator_list:
+            start = tree.text.rindex("@", 0, tree.start(stmt.decorator_list[0]))
+        indent, newline = tree.indent(stmt), tree.newline
+        before = "".join(f"{line}{newline}{indent}" for line in plan.before.get(stmt, ()))
+        after = "".join(f"{newline}{indent}{line}" for line in plan.after.get(stmt, ()))
+        if stmt in plan.lines:
+            lines = plan.lines[stmt](self)
+            if not lines and not before and not after:
+                return self._remove(stmt, start, end)
+            text = (newline + indent).join(lines)
+        else:
+            text = self._splice(stmt, start, end)
+        return [(start, end, before + text + after)]
+
+    def _remove(self, stmt: ast.stmt, start: int, end: int) -> list[tuple[int, int, str]]:
+        """Take a statement out with its line; a block that would become empty gets `pass`."""
+        tree, plan = self.tree, self.plan
+        body = next(
+            (b for name in ("body", "orelse", "finalbody") if stmt in (b := getattr(tree.parents[stmt], name, None) or [])), []
+        )
+        remaining = [s for s in body if not (s in plan.lines and s not in plan.before and not plan.lines[s](self))]
+        if not remaining and stmt is body[0]:
+            return [(start, end, "pass")]
+        line = tree.line_starts[tree.position(start)[0] - 1]
+        last = tree.position(end)[0]
+        stop = tree.line_starts[last] if last < len(tree.line_starts) else len(tree.text)
+        if plan.alone(stmt) and plan.alone_to_end(stmt):
+            return [(line, stop, "")]
+        return [(start, end, "pass")]
