@@ -1,0 +1,116 @@
+"""The command `verify`: convert if need be, find what to run, run both programs, show the stages."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from .commands import Options, convert_paths
+from .config import ExitCode
+from .files import InputError, decode, read_bytes
+from .output import LAYER_FILE, Write, write_all
+from .report import text
+from .report.style import style_for
+from .verify import (
+    Case,
+    CaseError,
+    VerifyOptions,
+    case_from_options,
+    cases_from_toml,
+    find_cases,
+    parse_case,
+    render_table,
+    report_json,
+    verify_pair,
+)
+
+NEEDED = ("torch", "jax", "flax", "optax", "numpy")
+
+
+@dataclass(frozen=True)
+class What:
+    """What to run, as the options say it; all empty means: as the file or its pyproject.toml says it."""
+
+    build: str = ""
+    inputs: tuple[str, ...] = ()
+    example: str = ""
+    cases: Path | None = None
+
+
+def run_verify(
+    original: Path,
+    converted: Path | None,
+    what: What,
+    options: VerifyOptions,
+    rules: Sequence[Path] = (),
+    *,
+    as_json: bool = False,
+    dry_run: bool = False,
+) -> int:
+    """Compare `original` with `converted`, or with what the tool makes of it; returns the exit code.
+
+    0: every stage that ran agrees; 1: some differ or fail; 3: the file cannot be converted. Raises InputError for a
+    missing file or package, and when nothing says what to run.
+    """
+    source = decode(str(original), read_bytes(original))
+    if converted is not None:
+        read_bytes(converted)
+    cases = _cases(original, source.text, what)
+    if dry_run:
+        print("\n".join(f"would verify {case.text}" for case in cases))
+        return ExitCode.DONE
+    if missing := [name for name in NEEDED if find_spec(name) is None]:
+        raise InputError(f"verify needs {', '.join(missing)}: pip install 'jaxmigrate[verify]'")
+    if converted is not None:
+        return _compare(original, converted, cases, options, as_json)
+    with tempfile.TemporaryDirectory(prefix="jaxmigrate-") as folder:
+        made = _convert(original, Path(folder), rules)
+        return _compare(original, made, cases, options, as_json) if made else ExitCode.FAULT
+
+
+def _cases(original: Path, source: str, what: What) -> list[Case]:
+    try:
+        if what.build:
+            return [case_from_options(what.build, what.inputs)]
+        if what.example:
+            return [parse_case(what.example)]
+        cases = cases_from_toml(what.cases, original) if what.cases else find_cases(original, source)
+    except CaseError as error:
+        raise InputError(str(error)) from error
+    if not cases:
+        raise InputError(
+            f"{what.cases or original}: nothing says what to run; write `# jaxmigrate: example Net(8)(f32[4, 8])` "
+            f"into {original}, or give --build and --input"
+        )
+    return cases
+
+
+def _convert(original: Path, folder: Path, rules: Sequence[Path]) -> Path | None:
+    """Convert into `folder`; the path of the converted file, or None when there is none."""
+    work = convert_paths([str(original)], Options(rules=tuple(rules)))
+    (outcome,) = work.run.outcomes
+    style = style_for(sys.stderr)
+    findings = text.at_or_above(work.run.findings, "error")
+    print("\n".join([*text.finding_lines(findings, style), *text.summary_lines(work.run, style)]), file=sys.stderr)
+    if outcome.status == "failed":
+        return None
+    made = Write(folder / original.name, outcome.encoded())
+    layers = [Write(folder / LAYER_FILE, work.run.layer_file.encode())] if work.run.layer_file else []
+    write_all([made, *layers])
+    return made.path
+
+
+def _compare(original: Path, converted: Path, cases: Sequence[Case], options: VerifyOptions, as_json: bool) -> ExitCode:
+    report = verify_pair(original, converted, cases, options)
+    if as_json:
+        print(json.dumps(report_json(report), indent=2, ensure_ascii=False))
+    else:
+        from rich.console import Console
+
+        render_table(report, Console())
+    return ExitCode.DONE if report.ok else ExitCode.FINDINGS
