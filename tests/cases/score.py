@@ -188,9 +188,9 @@ def page(results: list[Result]) -> str:
     head = [
         "# Real-world traps",
         "",
-        "Written by `python tests/cases/score.py --docs`. Each case is a whole PyTorch program around a trap that people",
-        "hit when they port to JAX (sources in `tests/cases/INDEX.tsv`); what its conversion returns, in a process without",
-        "torch, is compared with what torch returned. What the verdicts mean is in the head of `score.py`.",
+        "Written by `python tests/cases/score.py --docs`. Each case is a whole PyTorch program around a trap that",
+        "people hit when they port to JAX (sources in `tests/cases/INDEX.tsv`). What its conversion returns, in a",
+        "process without torch, is compared with what torch returned. What the verdicts mean: the head of `score.py`.",
         "",
         f"{totals(results)}.",
         "",

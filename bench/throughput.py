@@ -1,0 +1,74 @@
+#!/usr/bin/env python
+"""How fast converting is: `python bench/throughput.py`.
+
+Converts the whole packages of corpus/public.toml in this process, on one core, without writing: lines a second, the
+median of --runs runs after one that warms up. Then the time of the command line for `--help` and for a file without a
+hit, each the median of --runs fresh processes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+
+import measure  # noqa: E402
+
+
+def timed(runs: int, work: Callable[[], object]) -> float:
+    """The median of `runs` durations, in seconds."""
+    taken = []
+    for _ in range(runs):
+        start = time.perf_counter()
+        work()
+        taken.append(time.perf_counter() - start)
+    return statistics.median(taken)
+
+
+def throughput(folders: list[Path], runs: int) -> tuple[int, int, float, float]:
+    """(files, lines, seconds to load the rules, seconds to convert all)."""
+    from jaxmigrate.engine import Source
+    from jaxmigrate.project import convert_files
+    from jaxmigrate.rulebook import load_rules
+
+    texts = {p: p.read_text(encoding="utf-8") for folder in folders for p in sorted(folder.rglob("*.py"))}
+    sources = [Source(str(p), text) for p, text in texts.items()]
+    lines = sum(text.count("\n") for text in texts.values())
+    loading = timed(1, load_rules)
+    book = load_rules()
+    convert_files(sources, book)
+    return len(sources), lines, loading, timed(runs, lambda: convert_files(sources, book))
+
+
+def command(*words: str) -> Callable[[], object]:
+    return lambda: subprocess.run([str(measure.JAXMIGRATE), *words], capture_output=True, check=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=3)
+    runs = parser.parse_args().runs
+    listed = measure.public()
+    folders = [measure.package(name, listed["packages"][name]) for name in listed["whole"]]
+    with tempfile.TemporaryDirectory() as scratch:
+        plain = Path(scratch, "plain.py")
+        plain.write_text("import os\n\nprint(os.name)\n", encoding="utf-8")
+        for name, words in (("--help", ["--help"]), ("a file without a hit", ["convert", str(plain)])):
+            command(*words)()
+            print(f"start-up, {name}: {timed(runs, command(*words)):.2f} s")
+    files, lines, loading, seconds = throughput(folders, runs)
+    print(f"converting {files} files, {lines} lines: {seconds:.2f} s, {lines / seconds:,.0f} lines/s on one core")
+    print(f"loading the rules: {loading:.2f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
