@@ -11,7 +11,7 @@ from .layers import Layer, catalogue
 from .read.project import Project
 from .read.source import Source
 from .read.unit import Unit
-from .report.findings import Finding, Outcome
+from .report.findings import Finding, Outcome, fate
 from .rewrite import passes
 from .rewrite.imports import fix_imports
 from .rewrite.plan import Plan
@@ -45,7 +45,7 @@ def convert_unit(unit: Unit, project: Project, settings: Settings, layer_module:
     if problems:
         return _failed(source, "JM902", problems[0])
     changed = imported.text != source.text
-    torch_free = not imported.left
+    torch_free = not imported.left and not any(fate(f.code) in ("left", "unmapped") for f in plan.findings)
     return Outcome(
         source.path, "changed" if changed else "unchanged", source.text, imported.text, tuple(sorted(plan.findings)),
         frozenset(plan.layers), torch_free, source.encoding, source.bom,

@@ -10,5 +10,10 @@ from .plan import Plan
 def passes() -> Sequence[Callable[[Plan], None]]:
     """Structure first (it takes nodes away from the rows), rows next, then what needs the rows' decisions."""
     from .calls import plan_calls
+    from .devices import plan_devices
+    from .inplace import plan_inplace
+    from .modules import plan_modules
+    from .randomness import plan_keys
+    from .training import plan_training
 
-    return (plan_calls,)
+    return (plan_modules, plan_training, plan_devices, plan_inplace, plan_calls, plan_keys)

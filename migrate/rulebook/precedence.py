@@ -88,15 +88,17 @@ def required(parent: ast.AST, child: ast.AST) -> int:
     if isinstance(parent, ast.Subscript):
         return ATOM if child is parent.value else TUPLE
     if isinstance(parent, ast.Call):
-        return ATOM if child is parent.func else TERNARY if child in parent.args else NONE
+        return ATOM if child is parent.func else NONE
     if isinstance(parent, ast.IfExp):
         return TERNARY if child is parent.orelse else OR
     if isinstance(parent, ast.Starred):
         return BITOR
     if isinstance(parent, ast.Await):
         return ATOM
-    if isinstance(parent, (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.keyword, ast.Lambda, ast.FormattedValue, ast.comprehension)):
-        return OR if isinstance(parent, ast.comprehension) else TERNARY
+    if isinstance(parent, ast.comprehension):
+        return OR
+    if isinstance(parent, (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.keyword, ast.Lambda, ast.arguments)):
+        return NONE
     if isinstance(parent, (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp, ast.withitem, ast.NamedExpr)):
         return TERNARY
     if isinstance(parent, (ast.AugAssign, ast.Assign, ast.AnnAssign, ast.Return, ast.Expr)):
