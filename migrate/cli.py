@@ -190,8 +190,9 @@ def main(arguments: list[str] | None = None) -> int:
         code = typer.main.get_command(app).main(arguments, prog_name=PROGRAM, standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else ExitCode.DONE
-    except BrokenPipeError:
-        # The reader went away (`| head`): nothing is left to say, also not when Python flushes at exit.
+    except (BrokenPipeError, SystemExit):
+        # The reader went away (`| head`), which typer turns into SystemExit: nothing is left to say, also not when
+        # Python flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.DONE
     except (KeyboardInterrupt, typer.Abort):

@@ -25,6 +25,7 @@ from .output import (
 from .report import diff, json, text
 from .report.findings import Outcome, Run, Severity
 from .report.style import style_for
+from .syntax import version_hint
 
 SHOWN = 40  # findings that `convert` shows; `check` shows them all
 MANY = 20  # files that take long enough to say so
@@ -195,8 +196,18 @@ def _convert(reading: Reading, settings: Settings) -> Run:
     book = load_rules(settings.rules)
     with _progress(len(reading.sources)):
         run = convert_files(reading.sources, book, settings)
-    outcomes = sorted((*run.outcomes, *reading.failed), key=lambda o: o.path)
+    outcomes = sorted((*map(_with_hint, run.outcomes), *reading.failed), key=lambda o: o.path)
     return replace(run, outcomes=tuple(outcomes))
+
+
+def _with_hint(outcome: Outcome) -> Outcome:
+    """A source that does not parse, with the Python version that could read it as advice."""
+    if outcome.status != "failed" or not any(f.code == "JM901" for f in outcome.findings):
+        return outcome
+    lines = outcome.before.split("\n")
+    hints = (version_hint("".join(lines[f.start[0] - 1 : f.start[0]]), f.message) for f in outcome.findings)
+    findings = (replace(f, advice=hint) if hint else f for f, hint in zip(outcome.findings, hints, strict=True))
+    return replace(outcome, findings=tuple(findings))
 
 
 @contextmanager
