@@ -20,6 +20,7 @@ _FOLDER = Path(__file__).parent / "library"
 # What a class statement needs while it runs (bases, values in its body) stands in an earlier module.
 _ORDER = (
     "base",
+    "tensor",
     "linear",
     "conv",
     "norm",
@@ -28,6 +29,9 @@ _ORDER = (
     "activation",
     "padding",
     "pooling",
+    "functional",
+    "loss",
+    "init",
 )
 _DOCSTRING = '''"""The parts of PyTorch that this program uses, in JAX and Flax NNX.
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from flax import nnx
+
 from jaxmigrate.layers.library.base import load_state_dict, named_variables
 
 jax.config.update("jax_disable_most_optimizations", True)  # these programs run once: compiling is all the time

@@ -8,16 +8,38 @@ import numpy as np
 import pytest
 import torch.nn.functional as F
 from flax import nnx
-from jaxmigrate.layers.library import activation, padding, pooling
 from torch import nn
+
+from jaxmigrate.layers.library import activation, padding, pooling
 
 SHAPES = {1: (11,), 2: (11, 8), 3: (7, 6, 5)}
 # Kinks of all the functions, and values around them.
 KINKS = np.array([-4, -3, -2, -1, -0.5, -0.2, 0, 0.1, 0.5, 1, 2, 3, 6, 7, 25], np.float32)
-PLAIN = (
-    "ReLU ReLU6 Sigmoid Tanh SiLU Mish SELU Hardswish Hardsigmoid LogSigmoid Softsign Tanhshrink GELU LeakyReLU ELU CELU "
-    "Hardtanh Hardshrink Softshrink Softplus Softmax LogSoftmax Softmin"
-).split()
+PLAIN = [
+    "ReLU",
+    "ReLU6",
+    "Sigmoid",
+    "Tanh",
+    "SiLU",
+    "Mish",
+    "SELU",
+    "Hardswish",
+    "Hardsigmoid",
+    "LogSigmoid",
+    "Softsign",
+    "Tanhshrink",
+    "GELU",
+    "LeakyReLU",
+    "ELU",
+    "CELU",
+    "Hardtanh",
+    "Hardshrink",
+    "Softshrink",
+    "Softplus",
+    "Softmax",
+    "LogSoftmax",
+    "Softmin",
+]
 OPTIONS = [
     ("GELU", {"approximate": "tanh"}),
     ("LeakyReLU", {"negative_slope": 0.2}),

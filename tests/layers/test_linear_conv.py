@@ -6,8 +6,9 @@ from itertools import product
 
 import pytest
 import torch.nn.functional as F
-from jaxmigrate.layers.library import conv, linear
 from torch import nn
+
+from jaxmigrate.layers.library import conv, linear
 
 SHAPES = {1: (11,), 2: (11, 9), 3: (7, 6, 5)}
 CONV = [

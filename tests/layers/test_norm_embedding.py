@@ -11,8 +11,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 from flax import nnx
-from jaxmigrate.layers.library import dropout, embedding, norm
 from torch import nn
+
+from jaxmigrate.layers.library import dropout, embedding, norm
 
 SHAPES = {1: (11,), 2: (6, 9), 3: (4, 6, 5)}
 BATCH_NORM = [
@@ -117,6 +118,7 @@ def test_embedding_bag(same, rngs, mode):
         same(theirs, ours, ids.reshape(-1)[:9], np.array([0, 3, 3, 7]))
     if mode == "sum":
         weights = np.random.default_rng(1).random((4, 5), np.float32)
+        ours = embedding.EmbeddingBag(7, 3, mode="sum", rngs=rngs)
         same(nn.EmbeddingBag(7, 3, mode="sum"), ours, ids, per_sample_weights=weights, modes=("train",))
 
 
