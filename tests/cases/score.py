@@ -160,8 +160,11 @@ def score(case: Case, args: argparse.Namespace) -> Result:
         converted = warm.convert(args.converter, src, dst, report, args.timeout)
         found = json.loads(report.read_text(encoding="utf-8"))["findings"] if report.exists() else []
         codes = frozenset(f["code"] for f in found if f["code"].startswith(("JM1", *LEFT, "JM4")))
-        value, why = warm.run(dst, entry, args.allow_torch, args.timeout) if dst.exists() else (None, converted)
-        return judge(case, codes, value, why or converted)
+        failed = "; ".join(f"{f['code']}: {f['message']}" for f in found if f["code"].startswith("JM9"))
+        if not dst.exists():
+            return judge(case, codes, None, failed or converted or "no output")
+        value, why = warm.run(dst, entry, args.allow_torch, args.timeout)
+        return judge(case, codes, value, failed or why)
 
 
 def totals(results: list[Result]) -> str:
