@@ -102,7 +102,7 @@ def test_the_diff_is_shown_and_nothing_is_written(run: Run, tmp_path: Path) -> N
     assert answer.code == 0
     assert answer.out.startswith("--- a/m.py\n+++ b/m.py\n@@ -")
     assert "-import torch\n" in answer.out
-    assert re.search(r"^@@ .* @@ .*torch\.cat -> jnp\.concatenate \[JM001\]", answer.out, re.MULTILINE)
+    assert re.search(r"^@@ .* @@ .*torch\.cat -> jnp\.concatenate\(.*\) \[JM001\]", answer.out, re.MULTILINE)
     assert "1 file: 1 changed" in answer.err
     assert "nnx_layers.py holds the layers in use: Linear; -o or -w writes it" in answer.err
     assert listing(tmp_path) == before

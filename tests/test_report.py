@@ -23,9 +23,9 @@ def finding(code: str, name: str, line: int = 1, path: str = "a.py", **more: obj
     return Finding(path, (line, 5), (line, 9), code, name, **values)  # type: ignore[arg-type]
 
 
-CAT = finding("JM001", "torch.cat", 2, before="torch.cat([a, b])", after="jnp.concatenate([a, b])")
-CLASS = Finding("a.py", (1, 1), (40, 1), "JM002", "torch.nn.Module", "module", "class becomes an nnx.Module")
-RAND = finding("JM121", "torch.rand", 3, after="jax.random.uniform(key, (2,))")
+CAT = finding("JM001", "torch.cat", 2, message="torch.cat -> jnp.concatenate(…)")
+CLASS = Finding("a.py", (1, 1), (40, 1), "JM002", "torch.nn.Module", "module", "becomes an nnx.Module")
+RAND = finding("JM121", "torch.rand", 3)
 VIEW = finding("JM201", "torch.Tensor.view", 4, message="the receiver is unknown.", advice="Annotate `x`.")
 COMPILE = finding("JM301", "torch.compile", 9, advice="use nnx.jit")
 BROKEN = finding("JM901", "", 1, "b.py", message="invalid syntax")
@@ -97,6 +97,7 @@ def test_unmapped_names_come_by_count_then_name() -> None:
 def test_a_line_for_a_finding() -> None:
     line = text.finding_line(VIEW)
     assert line == "a.py:4:5: JM201 torch.Tensor.view: the receiver is unknown; Annotate `x`."
+    assert text.finding_line(replace(RAND, message="torch.rand -> x: y")) == "a.py:3:5: JM121 torch.rand -> x: y"
     assert text.finding_line(BROKEN) == "b.py:1:5: JM901: invalid syntax"
     assert text.finding_line(replace(VIEW, message="two\nlines", advice="")).endswith(": two lines")
 
@@ -153,18 +154,21 @@ def test_each_hunk_is_headed_by_rule_and_reason() -> None:
     lines = diff_bytes(outcome("".join(LINES), after, CAT, twice, replace(RAND, start=(20, 1), end=(20, 2)), CLASS))
     heads = [line for line in lines.decode().splitlines() if line.startswith("@@")]
     assert heads == [
-        "@@ -1,6 +1,6 @@ torch.cat -> jnp.concatenate [JM001] (x2)",
-        "@@ -17,7 +17,7 @@ torch.rand [JM121 random numbers come from another stream]",
+        "@@ -1,6 +1,6 @@ torch.cat -> jnp.concatenate(…) [JM001] (x2)",
+        "@@ -17,7 +17,7 @@ torch.rand: random numbers come from another stream [JM121]",
     ]
 
 
 def test_a_hunk_that_only_a_class_explains_names_the_class() -> None:
     text_after = edited(LINES, 2)
-    assert b"@@ class becomes an nnx.Module [JM002]" in diff_bytes(outcome("".join(LINES), text_after, CLASS))
+    assert b"@@ torch.nn.Module: becomes an nnx.Module [JM002]" in diff_bytes(
+        outcome("".join(LINES), text_after, CLASS)
+    )
 
 
 def test_what_was_left_is_said_in_the_hunk() -> None:
-    assert reasons([VIEW]) == ["left: torch.Tensor.view [JM201 the receiver is unknown]"]
+    assert reasons([VIEW]) == ["left: torch.Tensor.view: the receiver is unknown [JM201]"]
+    assert len(reasons([replace(VIEW, message="long " * 100)])[0]) < 120
 
 
 def test_no_change_no_diff() -> None:

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from .findings import CODES, Finding, Outcome, fate
+from .findings import Finding, Outcome, fate
 from .style import PLAIN, Colour, Style
 
 CONTEXT = 3
+LONGEST = 100  # characters of one phrase in a hunk's heading
 _COLOURS: dict[str, Colour] = {"+": "green", "-": "red", "@": "cyan"}
-_HEAD = re.compile(r"[A-Za-z_][\w.]*")
 _PLAIN_NAME = re.compile(r"[\w./@+=,:~-]+")
 
 Opcodes = list[tuple[str, int, int, int, int]]
@@ -55,15 +55,10 @@ def reasons(findings: Sequence[Finding]) -> list[str]:
 
 def _reason(finding: Finding) -> str:
     message = " ".join(finding.message.split()).rstrip(".")
-    if fate(finding.code) in ("left", "unmapped"):
-        return f"left: {finding.name} [{finding.code} {message}]"
-    head = _HEAD.match(finding.after or "")
-    if finding.code == "JM001":
-        change = f"{finding.name} -> {head[0]}" if head and head[0] != finding.name else finding.name or message
-        return f"{change} [JM001]"
-    if finding.code == "JM002":
-        return f"{message or finding.name} [JM002]"
-    return f"{finding.name} [{finding.code} {message or CODES[finding.code].summary}]"
+    what = message if message.startswith(finding.name) else f"{finding.name}: {message}"
+    what = what if len(what) <= LONGEST else what[: LONGEST - 1] + "…"
+    left = "left: " if fate(finding.code) in ("left", "unmapped") else ""
+    return f"{left}{what} [{finding.code}]"
 
 
 @dataclass(frozen=True)

@@ -18,13 +18,16 @@ def at_or_above(findings: Iterable[Finding], severity: Severity) -> list[Finding
 
 
 def finding_line(finding: Finding, style: Style = PLAIN) -> str:
-    """`path:line:col: JM201 name: message; advice`, on one line."""
+    """`path:line:col: JM201 name: message; advice`, on one line; a message that begins with the name says it once."""
     line, column = finding.start
     code = style(_COLOURS[finding.severity], finding.code)
-    name = f" {style('bold', finding.name)}" if finding.name else ""
     advice = f"; {finding.advice}" if finding.advice and finding.advice not in finding.message else ""
     message = " ".join((finding.message.rstrip(".") + advice if advice else finding.message).split())
-    return f"{finding.path}:{line}:{column}: {code}{name}: {message}"
+    if finding.name and message.startswith(f"{finding.name} "):
+        said = f" {style('bold', finding.name)}{message.removeprefix(finding.name)}"
+    else:
+        said = f" {style('bold', finding.name)}: {message}" if finding.name else f": {message}"
+    return f"{finding.path}:{line}:{column}: {code}{said}"
 
 
 def finding_lines(findings: Sequence[Finding], style: Style = PLAIN, limit: int | None = None) -> list[str]:
