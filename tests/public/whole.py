@@ -42,7 +42,7 @@ def comments(text: str) -> Counter[str]:
 
 def check(path: str, before: str, out: Path, again: Path, findings: list[dict]) -> Checked:
     codes = [f["code"] for f in findings]
-    faults = [f"{c} reported" for c in sorted({c for c in codes if c.startswith("JM9")})]
+    faults = [f"{f['code']}: {f['message']}" for f in findings if f["code"].startswith("JM9")]
     after = out.read_text(encoding="utf-8") if out.exists() else None
     if after is None:
         faults.append("no output")
