@@ -44,13 +44,14 @@ cases: $(READY)
 	$(BIN)/python tests/cases/score.py
 
 golden: $(READY)
-	$(BIN)/python -m pytest tests/golden -n $(JOBS)
+	$(BIN)/python tests/golden/run.py
 
 oracle-ops: $(READY)
 	$(BIN)/python tests/oracle/run.py ops
 
 public: $(READY)
 	$(BIN)/python tests/public/run.py
+	$(BIN)/python tests/public/whole.py
 
 bench: $(READY)
 	$(BIN)/python bench/throughput.py

@@ -22,6 +22,8 @@ from .output import (
     uncommitted,
     write_all,
 )
+from .gate import skipped, wants_conversion
+from .read.source import Source
 from .report import diff, json, text
 from .report.findings import Outcome, Run, Severity
 from .report.style import style_for
@@ -190,14 +192,20 @@ def exit_code(run: Run, options: Options, fail_on: FailOn, *, would_change: bool
 
 
 def _convert(reading: Reading, settings: Settings) -> Run:
+    run = _converted(reading.sources, settings)
+    outcomes = sorted((*map(_with_hint, run.outcomes), *reading.failed), key=lambda o: o.path)
+    return replace(run, outcomes=tuple(outcomes))
+
+
+def _converted(sources: Sequence[Source], settings: Settings) -> Run:
+    if not settings.rules and not any(map(wants_conversion, sources)):
+        return Run(tuple(map(skipped, sources)))  # without loading the engine or a rule
     from .project import convert_files
     from .rulebook import load_rules
 
     book = load_rules(settings.rules)
-    with _progress(len(reading.sources)):
-        run = convert_files(reading.sources, book, settings)
-    outcomes = sorted((*map(_with_hint, run.outcomes), *reading.failed), key=lambda o: o.path)
-    return replace(run, outcomes=tuple(outcomes))
+    with _progress(len(sources)):
+        return convert_files(sources, book, settings)
 
 
 def _with_hint(outcome: Outcome) -> Outcome:

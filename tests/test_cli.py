@@ -34,7 +34,7 @@ class Net(nn.Module):
     def forward(self, x):
         return torch.cat([self.fc(x), self.fc(x)], dim=1)  # twice
 """
-UNMAPPED = "import torch\n\n\ndef f(x: torch.Tensor):\n    return torch.no_such_function(x)\n"
+UNMAPPED = "import torch\n\n\ndef f(x):\n    return torch.no_such_function(x)\n"
 PLAIN = "x = 1\n"
 
 
@@ -639,6 +639,16 @@ def test_help_answers_at_once(tmp_path: Path) -> None:
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         took.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     assert min(took) < 0.3
+
+
+def test_a_run_without_a_hit_loads_no_engine(tmp_path: Path) -> None:
+    write(tmp_path, m=PLAIN)
+    script = (
+        "import sys, jaxmigrate.cli\n"
+        "code = jaxmigrate.cli.main(['convert', 'm.py'])\n"
+        "sys.exit(code or ', '.join({'libcst', 'jaxmigrate.project', 'jaxmigrate.rulebook'} & sys.modules.keys()) or 0)"
+    )
+    subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=True)
 
 
 def test_a_reader_that_goes_away_is_no_fault(tmp_path: Path) -> None:
