@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from .check import check_output
 from .config import Settings
 from .layers import Layer, catalogue
+from .read.needs import Needs
 from .read.project import Project
 from .read.source import Source
 from .read.unit import Unit
@@ -23,11 +24,11 @@ def wants_conversion(source: Source) -> bool:
     return "torch" in source.text
 
 
-def convert_unit(unit: Unit, project: Project, settings: Settings, layer_module: str = "nnx_layers") -> Outcome:
+def convert_unit(unit: Unit, project: Project, needs: Needs, settings: Settings, layer_module: str = "nnx_layers") -> Outcome:
     """Convert one understood file. Never raises for what the source holds: a failing rule is JM903, a bad output JM902."""
     source = unit.source
     names: Mapping[str, Layer] = catalogue()
-    plan = Plan(unit, project, names)
+    plan = Plan(unit, project, names, needs)
     try:
         for run in passes():
             run(plan)

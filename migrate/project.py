@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from .config import Settings
 from .engine import convert_unit, skipped, wants_conversion
-from .layers import emit
+from .layers import catalogue, emit
 from .read.infer import infer
+from .read.needs import find_needs
 from .read.project import open_project
 from .read.source import Source
 from .report.findings import Finding, Outcome, Run
@@ -21,6 +22,7 @@ def convert_files(sources: Sequence[Source], book: RuleBook, settings: Settings 
     everything = list(sources) if relevant else []
     project, errors = open_project(everything, book)
     infer(project)
+    needs = find_needs(project, book, catalogue())
     units = {u.source.path: u for u in project.units}
     outcomes: list[Outcome] = []
     for source in sources:
@@ -29,7 +31,7 @@ def convert_files(sources: Sequence[Source], book: RuleBook, settings: Settings 
         elif not wants_conversion(source) or source.path not in units:
             outcomes.append(skipped(source))
         else:
-            outcomes.append(convert_unit(units[source.path], project, settings))
+            outcomes.append(convert_unit(units[source.path], project, needs, settings))
     layers = frozenset(name for o in outcomes for name in o.layers)
     return Run(tuple(outcomes), emit(layers) if layers else "", book.digest)
 

@@ -138,10 +138,11 @@ class Evaluator:
         if name == "training":
             return BOOL
         if isinstance(base.facts, ClassFacts):
+            lineage = base.facts.lineage()[1:] if base.name == "super" else base.facts.lineage()
             found = base.facts.attribute(name)
             if found is not None:
                 return found
-            method = base.facts.method(name)
+            method = next((c.methods[name] for c in lineage if name in c.methods), None)
             if method is not None:
                 return Kind("Function", facts=method)
         row = self.unit.book.find(base.name or (base.facts.layer_base if isinstance(base.facts, ClassFacts) else ""))

@@ -78,6 +78,7 @@ class Flow:
         self.env: Env = {}
         self.seen: Env = {}
         self._used: dict[str, str] | None = None
+        self._writes: frozenset[str] | None = None
 
     # -- bodies ------------------------------------------------------------------------------------------------
 
@@ -269,6 +270,9 @@ class Flow:
     # -- assignment --------------------------------------------------------------------------------------------
 
     def assign(self, target: ast.expr, kind: Kind, env: Env, value: ast.expr | None = None) -> None:
+        if kind.tag == "Variable" and isinstance(target, ast.Name) and isinstance(value, ast.Attribute):
+            if target.id not in self._written():
+                kind = TENSOR.because(kind.why)
         self.unit.kinds[target] = kind
         if isinstance(target, ast.Name):
             env[target.id] = kind
@@ -408,6 +412,12 @@ class Flow:
         method = self._used.get(name)
         return TENSOR.because(f"`.{method}` is called on it") if method else kind
 
+    def _written(self) -> frozenset[str]:
+        """Local names through which this body writes in place: these stay the Variable itself."""
+        if self._writes is None:
+            self._writes = _written_names(self.owner)
+        return self._writes
+
     def lambda_param(self, node: ast.Lambda, name: str) -> Kind:
         used = _uses(node).get(name)
         return TENSOR.because(f"`.{used}` is called on it") if used else UNKNOWN
@@ -531,6 +541,27 @@ def _uses(owner: ast.AST) -> dict[str, str]:
                 found[node.func.value.id] = node.func.attr
         todo += ast.iter_child_nodes(node)
     return found
+
+
+def _written_names(owner: ast.AST) -> frozenset[str]:
+    found = set()
+    for node in ast.walk(owner):
+        target: ast.AST | None = None
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_"):
+            target = node.args[0] if node.args and isinstance(node.func.value, (ast.Name, ast.Attribute)) and (
+                ast.unparse(node.func.value).endswith("init")
+            ) else node.func.value  # fmt: skip
+        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+            target = node.value
+        elif isinstance(node, ast.AugAssign):
+            target = node.target
+        elif isinstance(node, ast.Attribute) and node.attr == "data":
+            target = node
+        while isinstance(target, (ast.Attribute, ast.Subscript)):
+            target = target.value
+        if isinstance(target, ast.Name):
+            found.add(target.id)
+    return frozenset(found)
 
 
 def _through(callee: FunctionFacts, node: ast.Call, args: list[Kind], keywords: dict[str, Kind]) -> Kind | None:

@@ -248,7 +248,7 @@ def _same_spelling(plan: Plan, row: Row, node: ast.Call, func: ast.Attribute) ->
 
 
 def _empty(plan: Plan) -> Plan:
-    return Plan(plan.unit, plan.project, plan.catalogue)
+    return Plan(plan.unit, plan.project, plan.catalogue, plan.needs)
 
 
 def _why(kind: Kind) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from ..read.needs import draws
 from ..rulebook.precedence import ATOM
 from ..rulebook.rows import Row
 from ..rulebook.signature import Mismatch, Signature, bind
@@ -31,10 +32,7 @@ def layer_call(plan: Plan, row: Row, node: ast.Call, dotted: str, receiver: ast.
         return False
     tree = plan.unit.tree
     spelled = plan.layer(name)
-    keys: list[str] = []
-    if "key" in entry.params and entry.kind == "function":
-        plan.keyed.setdefault(node, "")
-        keys = ["key"]
+    wants_key = entry.kind == "function" and draws(row, plan.catalogue, node) == "draw"
     if receiver is None:
         plan.point(node, tree.start(node.func), tree.end(node.func), spelled)
         plan.taken.add(node.func)
@@ -44,10 +42,10 @@ def layer_call(plan: Plan, row: Row, node: ast.Call, dotted: str, receiver: ast.
         _rename(plan, row, node, keyword, set(entry.params))
     if entry.kind == "class" and entry.needs_rngs:
         plan.rngs_calls.append(node)
-    if keys:
+    if wants_key:
         plan.key_calls.append(node)
     note = row.notes[0] if row.notes else None
-    if "key" in entry.params and entry.kind == "function":
+    if wants_key:
         plan.found("JM121", node, dotted, f"{dotted} -> {name}: other numbers than torch's generator", rule=row.name, evidence=evidence)
     else:
         plan.found(note.code if note else "JM001", node, dotted, note.text if note else f"{dotted} -> {name}", rule=row.name, evidence=evidence)

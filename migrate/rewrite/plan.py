@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..layers import Layer
+from ..read.needs import Needs
 from ..read.project import Project
 from ..read.unit import Unit
 from ..report.findings import Finding
@@ -43,12 +44,15 @@ class Plan:
     whole: expressions to replace. points: small edits inside a node. lines: statements to replace by lines (none: remove).
     before, after: lines to put around a statement. taken: nodes some pass has dealt with, so that no other one reports them.
     keyed: calls that draw random numbers, with the key's spelling once it is known. rngs_calls, key_calls: calls that an
-    `rngs` or a key must still reach.
+    `rngs` or a key must still reach. hoisted: statements that move (into a loss function), with the statement before which
+    their key must be split. parameters: keyword parameters added to functions.
     """
 
     unit: Unit
     project: Project
     catalogue: Mapping[str, Layer]
+    needs: Needs
+    hoisted: dict[ast.stmt, ast.stmt] = field(default_factory=dict)
     whole: dict[ast.AST, Whole] = field(default_factory=dict)
     points: dict[ast.AST, list[Point]] = field(default_factory=dict)
     lines: dict[ast.stmt, Callable[[Writer], list[str]]] = field(default_factory=dict)
@@ -60,6 +64,10 @@ class Plan:
     layers: set[str] = field(default_factory=set)
     rngs_calls: list[ast.Call] = field(default_factory=list)
     key_calls: list[ast.Call] = field(default_factory=list)
+    parameters: list[tuple[ast.AST, str]] = field(default_factory=list)
+    splits: dict[ast.stmt, int] = field(default_factory=dict)
+    spread: set[ast.AST] = field(default_factory=set)
+    rooted: set[object] = field(default_factory=set)
 
     def found(
         self,

@@ -1,9 +1,205 @@
-"""Random numbers: PRNG keys reach every draw."""
+"""Random numbers: PRNG keys and rngs reach every draw and every construction."""
 
 from __future__ import annotations
 
+import ast
+
+from ..read.facts import ClassFacts, FunctionFacts
+from ..read.needs import outer_functions
+from ..read.scopes import COMPREHENSIONS
+from .layercalls import add_argument
 from .plan import Plan
+from .signature_edit import add_keyword_parameter
 
 
 def plan_keys(plan: Plan) -> None:
-    """Random numbers: PRNG keys reach every draw."""
+    """Give every call that waits for it its key or rngs; split keys where they are drawn from; seed where the source seeds."""
+    _seeds(plan)
+    for facts in plan.needs.keys:
+        if facts.unit is plan.unit:
+            add_keyword_parameter(plan, facts.node, key_name(plan, facts.node))
+            first = facts.node.args.args[0] if facts.node.args.args else facts.node.body[0]
+            plan.found("JM002", first, facts.name, f"{facts.name} draws random numbers: it takes a key")
+    for node in list(plan.rngs_calls):
+        add_argument(plan, node, f"rngs={rngs_expression(plan, node)}")
+    for node in list(plan.keyed):
+        assert isinstance(node, ast.Call)
+        plan.keyed[node] = key_expression(plan, node)
+    for node in list(plan.key_calls):
+        text = f"key={key_expression(plan, node)}"
+        add_argument(plan, node, text)
+    for call, site in plan.needs.sites.items():
+        if site.unit is plan.unit and isinstance(site.callee, FunctionFacts) and site.callee in plan.needs.keys:
+            if call not in plan.whole:
+                name = key_name(plan, site.callee.node)
+                add_argument(plan, call, f"{name}={key_expression(plan, call)}")
+                plan.found("JM002", call, site.callee.name, f"{site.callee.name} is given a key")
+
+
+def key_name(plan: Plan, scope: ast.AST) -> str:
+    """`key`, unless the function uses that name for something else (attention code does)."""
+    for node in ast.walk(scope):
+        if isinstance(node, ast.Name) and node.id in ("key", "subkey") or isinstance(node, ast.arg) and node.arg == "key":
+            return "rng_key"
+    return "key"
+
+
+def rngs_expression(plan: Plan, node: ast.AST) -> str:
+    """What to pass as rngs from where `node` stands."""
+    home = _home(plan, node)
+    if home is not None:
+        for facts in outer_functions(home):
+            if facts in plan.needs.rngs:
+                return "rngs"
+        owner = _owner(home)
+        if owner is not None and owner in plan.needs.streams:
+            return "nnx.Rngs(self.rngs())"
+    if _has_key(plan, node):
+        return f"nnx.Rngs({_split(plan, node)})"
+    return "nnx.Rngs(0)"
+
+
+def key_expression(plan: Plan, node: ast.AST) -> str:
+    """The text of a fresh key for a draw at `node`; lines that split it are put before the statement."""
+    home = _home(plan, node)
+    if home is not None:
+        for facts in outer_functions(home):
+            if facts in plan.needs.rngs:
+                return "rngs.params()"
+        owner = _owner(home)
+        if owner is not None and owner.is_module and owner in _with_bases(plan, owner):
+            return f"{_self_name(home)}.rngs()"
+    return _split(plan, node)
+
+
+def _with_bases(plan: Plan, owner: ClassFacts) -> list[ClassFacts]:
+    return [owner] if any(c in plan.needs.streams for c in owner.lineage()) else []
+
+
+def _self_name(home: FunctionFacts) -> str:
+    for facts in outer_functions(home):
+        if facts.owner is not None and facts.node.args.args:
+            return facts.node.args.args[0].arg
+    return "self"
+
+
+def _home(plan: Plan, node: ast.AST) -> FunctionFacts | None:
+    function = plan.unit.tree.function(node)
+    return plan.unit.functions.get(function) if function is not None else None
+
+
+def _owner(home: FunctionFacts) -> ClassFacts | None:
+    return next((f.owner for f in outer_functions(home) if f.owner is not None), None)
+
+
+def _holder(plan: Plan, node: ast.AST) -> ast.AST:
+    """The function (or the module) whose local `key` a draw at `node` splits."""
+    return plan.unit.tree.function(node) or plan.unit.tree.root
+
+
+def _has_key(plan: Plan, node: ast.AST) -> bool:
+    home = _home(plan, node)
+    if home is not None:
+        return home in plan.needs.keys or home in plan.needs.seeded
+    return plan.unit in plan.needs.seeded or plan.unit in plan.rooted
+
+
+def _split(plan: Plan, node: ast.AST) -> str:
+    """Split the local key before the statement around `node`; the subkey's name. A root makes its key first."""
+    tree = plan.unit.tree
+    holder = _holder(plan, node)
+    name = key_name(plan, holder) if not isinstance(holder, ast.Module) else "key"
+    sub = "subkey" if name == "key" else "rng_subkey"
+    _root(plan, node, holder, name)
+    stmt = _anchor(plan, node)
+    inside = next((up for up in tree.ancestors(node) if isinstance(up, (*COMPREHENSIONS, ast.Lambda))), None)
+    if inside is not None and tree.statement(inside) is tree.statement(node):
+        many = _many(plan, inside, stmt, name, sub)
+        if many:
+            return many
+        plan.found("JM203", node, "torch.random", "a draw inside a comprehension or lambda cannot split a key", advice="Write the loop out.")
+        return sub
+    used = plan.splits.setdefault(stmt, 0)
+    plan.splits[stmt] = used + 1
+    names = sub if not used else f"{sub}{used + 1}"
+    plan.before.setdefault(stmt, []).append(f"{name}, {names} = jax.random.split({name})")
+    return names
+
+
+def _many(plan: Plan, inside: ast.AST, stmt: ast.stmt, name: str, sub: str) -> str:
+    """A comprehension over `range(n)` draws from n keys split before it."""
+    if isinstance(inside, (ast.Lambda, ast.DictComp, ast.SetComp)) or len(inside.generators) != 1:  # type: ignore[attr-defined]
+        return ""
+    generator: ast.comprehension = inside.generators[0]  # type: ignore[attr-defined]
+    call = generator.iter
+    if generator.ifs or not (isinstance(call, ast.Call) and plan.unit.resolve(call.func) == "builtins.range" and len(call.args) == 1):
+        return ""
+    if inside in plan.spread:
+        return ""
+    plan.spread.add(inside)
+    tree = plan.unit.tree
+    count = tree.segment(call.args[0])
+    keys = f"{sub}s"
+    plan.before.setdefault(stmt, []).append(f"{name}, *{keys} = jax.random.split({name}, {count} + 1)")
+    target = generator.target
+    unused = isinstance(target, ast.Name) and target.id == "_"
+    if unused:
+        plan.replace(target, sub)
+        plan.replace(call, keys)
+    else:
+        plan.replace(target, f"{tree.segment(target)}, {sub}", 15)
+        plan.replace(call, f"zip({tree.segment(call)}, {keys})")
+    return sub
+
+
+def _anchor(plan: Plan, node: ast.AST) -> ast.stmt:
+    """The statement before which a key can be split: for a loop's or branch's header, the compound statement itself."""
+    stmt = plan.unit.tree.statement(node)
+    stmt = plan.hoisted.get(stmt, stmt)
+    return stmt
+
+
+def _root(plan: Plan, node: ast.AST, holder: ast.AST, name: str) -> None:
+    """A script or a root function without a seed makes its own key, once."""
+    home = _home(plan, node)
+    owner = home if home is not None else plan.unit
+    if owner in plan.needs.seeded or owner in plan.rooted or (home is not None and home in plan.needs.keys):
+        return
+    plan.rooted.add(owner)
+    body = holder.body  # type: ignore[attr-defined]
+    anchor = plan.unit.tree.statement(node)
+    while anchor not in body:
+        up = plan.unit.tree.parents[anchor]
+        anchor = up if isinstance(up, ast.stmt) else plan.unit.tree.statement(up)
+    plan.before.setdefault(anchor, [])[:0] = [f"{name} = jax.random.key(0)"]
+    plan.found("JM121", node, "torch.manual_seed", "nothing seeds torch here: the key starts from 0")
+
+
+def _seeds(plan: Plan) -> None:
+    """`torch.manual_seed(s)` becomes `key = jax.random.key(s)`."""
+    tree = plan.unit.tree
+    for node in list(tree.parents):
+        if not isinstance(node, ast.Call) or plan.unit.resolve(node.func) not in ("torch.manual_seed", "torch.random.manual_seed"):
+            continue
+        stmt = tree.parents.get(node)
+        holder = _holder(plan, node)
+        name = key_name(plan, holder) if not isinstance(holder, ast.Module) else "key"
+        plan.taken.update((node, node.func))
+        home = _home(plan, node)
+        if not isinstance(stmt, ast.Expr) or len(node.args) != 1:
+            plan.found("JM205", node, "torch.manual_seed", "the generator that manual_seed returns is used")
+            continue
+        if home is not None and not _draws_here(plan, home):
+            if any(s.unit is plan.unit and s.callee is home for s in plan.needs.sites.values()):
+                plan.found("JM203", node, "torch.manual_seed", f"{home.name} seeds a generator that its callers use",
+                           advice="Return the key: `return jax.random.key(seed)`, and let the caller keep it.")  # fmt: skip
+                continue
+        plan.lines[stmt] = lambda w, n=node, k=name: [f"{k} = jax.random.key({w.at_level(n.args[0], 1)})"]  # type: ignore[misc]
+        plan.found("JM121", node, "torch.manual_seed", "torch.manual_seed -> jax.random.key: another stream")
+
+
+def _draws_here(plan: Plan, home: FunctionFacts) -> bool:
+    return any(s.home is home and (s.what or s.callee) for s in plan.needs.sites.values())
+
+
+__all__ = ["key_expression", "plan_keys", "rngs_expression"]

@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from ..plan import Plan
+from .classes import plan_classes
+from .initialise import plan_initialisation
+from .members import plan_members
+from .variables import plan_variables
 
 
 def plan_modules(plan: Plan) -> None:
-    """Modules: classes, constructors, parameters, buffers, and the rngs that reach them."""
+    """Everything about the structure of nn.Module classes and what they hold."""
+    plan_classes(plan)
+    plan_initialisation(plan)
+    plan_members(plan)
+    plan_variables(plan)
+
+
+__all__ = ["plan_modules"]

@@ -1,0 +1,308 @@
+"""Who needs randomness: which classes and functions take `rngs`, which take a `key`, which keep a stream.
+
+Everything that builds modules takes `rngs`; a function that only draws takes `key`; a module that draws when it is
+called keeps a stream of its `rngs`. Need travels from callee to caller until it meets a function that has its own seed,
+or the script.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ..layers import Layer
+from ..rulebook.load import RuleBook
+from ..rulebook.rows import Row
+from .facts import ClassFacts, FunctionFacts
+from .kinds import Kind
+from .project import Project
+from .source import hidden
+from .unit import Unit
+
+Draw = Literal["", "build", "draw"]
+
+
+@dataclass(eq=False)
+class Site:
+    """A call that needs randomness, itself or through what it calls."""
+
+    unit: Unit
+    call: ast.Call
+    home: FunctionFacts | None
+    callee: FunctionFacts | ClassFacts | None = None
+    what: Draw = ""
+
+
+@dataclass(eq=False)
+class Needs:
+    """The answer. `initial` are the functions that run while a module is built."""
+
+    rngs: set[FunctionFacts] = field(default_factory=set)
+    keys: set[FunctionFacts] = field(default_factory=set)
+    streams: set[ClassFacts] = field(default_factory=set)
+    classes: set[ClassFacts] = field(default_factory=set)
+    initial: set[FunctionFacts] = field(default_factory=set)
+    builders: set[FunctionFacts] = field(default_factory=set)
+    values: set[ClassFacts] = field(default_factory=set)
+    seeded: set[FunctionFacts | Unit] = field(default_factory=set)
+    roots: set[FunctionFacts] = field(default_factory=set)
+    sites: dict[ast.Call, Site] = field(default_factory=dict)
+
+    def takes_rngs(self, facts: ClassFacts) -> bool:
+        """Whether the converted class can be built with `rngs=`."""
+        return any(c in self.classes for c in facts.lineage())
+
+
+def find_needs(project: Project, book: RuleBook, catalogue: Mapping[str, Layer]) -> Needs:
+    """Look at every call of the project. Needs `infer` to have run."""
+    needs = Needs()
+    called_from: dict[FunctionFacts, set[FunctionFacts | None]] = {}
+    for unit in project.units:
+        _scan(unit, needs, book, catalogue, called_from)
+    _initial(project, needs)
+    _propagate(project, needs, called_from)
+    return needs
+
+
+def draws(row: Row | None, catalogue: Mapping[str, Layer], node: ast.Call | None = None) -> Draw:
+    """Whether a call of this row needs randomness: "build" for layers, "draw" for random ops.
+
+    A library function with an optional key (`scaled_dot_product_attention`) draws only when the call asks for dropout.
+    """
+    if row is None:
+        return ""
+    name = row.get("layer")
+    if name:
+        entry = catalogue.get(str(name))
+        if entry is None:
+            return ""
+        if entry.kind == "class":
+            return "build" if entry.needs_rngs else ""
+        if "key" not in entry.params:
+            return ""
+        return "draw" if "key" not in entry.defaults or _asks_dropout(node) else ""
+    return "draw" if any("key" in o.template.required for o in row.options) else ""
+
+
+def _asks_dropout(node: ast.Call | None) -> bool:
+    """Whether a call gives a dropout rate that is not the literal 0."""
+    if node is None:
+        return False
+    rates = [k.value for k in node.keywords if k.arg in ("dropout_p", "p")] or node.args[4:5]
+    return any(not (isinstance(r, ast.Constant) and not r.value) for r in rates)
+
+
+def _scan(
+    unit: Unit,
+    needs: Needs,
+    book: RuleBook,
+    catalogue: Mapping[str, Layer],
+    called_from: dict[FunctionFacts, set[FunctionFacts | None]],
+) -> None:
+    for node in unit.tree.parents:
+        if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
+            _note_value(unit, node, needs)
+        if not isinstance(node, ast.Call) or hidden(node):
+            continue
+        home = home_of(unit, node)
+        dotted = unit.resolve(node.func)
+        if dotted in ("torch.manual_seed", "torch.random.manual_seed"):
+            needs.seeded.add(home or unit)
+            continue
+        site = _site(unit, node, home, dotted, book, catalogue)
+        if site is None:
+            continue
+        needs.sites[node] = site
+        callee = site.callee
+        if isinstance(callee, ClassFacts):
+            callee = callee.method("__init__")
+        if callee is not None:
+            called_from.setdefault(callee, set()).add(home)
+
+
+def _site(
+    unit: Unit, node: ast.Call, home: FunctionFacts | None, dotted: str | None, book: RuleBook, catalogue: Mapping[str, Layer]
+) -> Site | None:
+    func = unit.kind(node.func)
+    if func.tag == "Class" and func.why != "partial":
+        if isinstance(func.facts, ClassFacts):
+            return Site(unit, node, home, func.facts)
+        if not func.name:
+            return Site(unit, node, home, None, "build")
+        return Site(unit, node, home, None, draws(book.find(func.name), catalogue)) if not dotted else _torch(
+            unit, node, home, func.name, book, catalogue
+        )
+    if isinstance(func.facts, FunctionFacts):
+        return Site(unit, node, home, func.facts)
+    if dotted and dotted.startswith("torch."):
+        return _torch(unit, node, home, dotted, book, catalogue)
+    if isinstance(node.func, ast.Attribute) and unit.kind(node.func.value).is_tensor:
+        return _torch(unit, node, home, f"torch.Tensor.{node.func.attr}", book, catalogue)
+    return None
+
+
+def _torch(
+    unit: Unit, node: ast.Call, home: FunctionFacts | None, dotted: str, book: RuleBook, catalogue: Mapping[str, Layer]
+) -> Site | None:
+    what = draws(book.find(dotted), catalogue, node)
+    return Site(unit, node, home, None, what) if what else None
+
+
+def _note_value(unit: Unit, node: ast.Name | ast.Attribute, needs: Needs) -> None:
+    """A module class of the project that is handed on as a value will be built by code that passes `rngs=`."""
+    kind = unit.kind(node)
+    if kind.tag != "Class" or not isinstance(kind.facts, ClassFacts) or not kind.facts.is_module:
+        return
+    if unit.local(node) is None and not isinstance(node, ast.Attribute) and unit.resolve(node) is None:
+        return
+    parent = unit.tree.parents.get(node)
+    if isinstance(parent, ast.Call) and parent.func is node:
+        return
+    if isinstance(parent, (ast.ClassDef, ast.Attribute, ast.arg, ast.AnnAssign, ast.Subscript)):
+        return
+    for up in unit.tree.ancestors(node):
+        if isinstance(up, ast.Call) and isinstance(up.func, ast.Name) and up.func.id in ("isinstance", "issubclass", "super"):
+            return
+        if isinstance(up, ast.stmt):
+            break
+    needs.values.add(kind.facts)
+
+
+def home_of(unit: Unit, node: ast.AST) -> FunctionFacts | None:
+    """The function whose parameters can serve `node`: the innermost `def`; one inside a method or builder uses the outer's."""
+    function = unit.tree.function(node)
+    return unit.functions.get(function) if function is not None else None
+
+
+def outer_functions(facts: FunctionFacts) -> list[FunctionFacts]:
+    """The function and those around it, innermost first."""
+    found, node = [facts], facts.unit.tree.function(facts.node)
+    while node is not None:
+        found.append(facts.unit.functions[node])
+        node = facts.unit.tree.function(node)
+    return found
+
+
+def _initial(project: Project, needs: Needs) -> None:
+    """Methods that run while a module is built: `__init__`, and what it calls on self, apply()ed functions included."""
+    todo = [
+        c.methods["__init__"] for u in project.units for c in u.classes.values() if c.is_module and "__init__" in c.methods
+    ]
+    for unit in project.units:
+        todo += [f for c in unit.classes.values() if c.is_module for n, f in c.methods.items() if n in INIT_METHODS]
+        todo += _applied(unit)
+    by_home: dict[FunctionFacts, list[Site]] = {}
+    for site in needs.sites.values():
+        if site.home is not None:
+            by_home.setdefault(site.home, []).append(site)
+    while todo:
+        facts = todo.pop()
+        if facts in needs.initial:
+            continue
+        needs.initial.add(facts)
+        todo += [s.callee for s in by_home.get(facts, ()) if isinstance(s.callee, FunctionFacts) and s.callee.name != "forward"]
+
+
+INIT_METHODS = ("reset_parameters", "_init_weights", "init_weights", "_reset_parameters", "initialize_weights", "_initialize_weights")
+
+
+def _applied(unit: Unit) -> list[FunctionFacts]:
+    found = []
+    for node in unit.tree.parents:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "apply" and node.args:
+            kind = unit.kind(node.args[0])
+            if isinstance(kind.facts, FunctionFacts):
+                found.append(kind.facts)
+    return found
+
+
+def _propagate(project: Project, needs: Needs, called_from: Mapping[FunctionFacts, set[FunctionFacts | None]]) -> None:
+    for facts in needs.values:
+        needs.classes.add(facts)
+    changed = True
+    while changed:
+        before = _size(needs)
+        for site in needs.sites.values():
+            what = _what(site, needs)
+            if what:
+                _charge(site.home, what, needs, called_from)
+        for unit in project.units:
+            for cls in unit.classes.values():
+                if cls.is_module and (cls in needs.streams or _init_needs(cls, needs)):
+                    needs.classes.add(cls)
+        changed = _size(needs) != before
+
+
+def _size(needs: Needs) -> int:
+    return sum(map(len, (needs.rngs, needs.keys, needs.streams, needs.classes, needs.builders, needs.roots)))
+
+
+def _init_needs(cls: ClassFacts, needs: Needs) -> bool:
+    init = cls.methods.get("__init__")
+    if init is not None:
+        return init in needs.rngs
+    return any(c in needs.classes for c in cls.lineage()[1:])
+
+
+def _what(site: Site, needs: Needs) -> Draw:
+    if isinstance(site.callee, ClassFacts):
+        return "build" if needs.takes_rngs(site.callee) else ""
+    if isinstance(site.callee, FunctionFacts):
+        if site.callee in needs.rngs:
+            return "build"
+        return "draw" if site.callee in needs.keys else ""
+    return site.what
+
+
+def _charge(
+    home: FunctionFacts | None, what: Draw, needs: Needs, called_from: Mapping[FunctionFacts, set[FunctionFacts | None]]
+) -> None:
+    """Let the function around a needing call take what the call needs."""
+    if home is None:
+        return
+    for facts in outer_functions(home):
+        if facts in needs.initial or facts in needs.rngs:
+            needs.rngs.add(facts)
+            return
+    owner = home.owner or next((f.owner for f in outer_functions(home) if f.owner), None)
+    if owner is not None and owner.is_module:
+        if what == "build" and returns_module(home):
+            needs.rngs.add(home)
+            needs.builders.add(home)
+        else:
+            needs.streams.add(owner)
+        return
+    if home in needs.seeded:
+        return
+    if what == "build" and returns_module(home):
+        needs.rngs.add(home)
+        needs.builders.add(home)
+        return
+    if what == "build":
+        if home not in needs.keys:
+            needs.roots.add(home)
+        return
+    if _is_root(home, called_from):
+        needs.roots.add(home)
+    else:
+        needs.roots.discard(home)
+        needs.keys.add(home)
+
+
+def _is_root(home: FunctionFacts, called_from: Mapping[FunctionFacts, set[FunctionFacts | None]]) -> bool:
+    """A function without parameters that only the script calls makes its own key."""
+    args = home.node.args
+    bare = not (args.args or args.posonlyargs or args.kwonlyargs)
+    return bare and home.owner is None and not any(c is not None for c in called_from.get(home, ()))
+
+
+def returns_module(facts: FunctionFacts) -> bool:
+    return _modular(facts.returns)
+
+
+def _modular(kind: Kind) -> bool:
+    if kind.tag == "Module":
+        return kind.name != "plain"
+    return kind.tag in ("list", "tuple", "dict") and any(_modular(k) for k in kind.items)

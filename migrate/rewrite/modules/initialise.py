@@ -1,0 +1,182 @@
+"""Initialisation: `nn.init.*`, loops over `self.modules()`, `self.apply(fn)`."""
+
+from __future__ import annotations
+
+import ast
+
+from ...read.facts import FunctionFacts
+from ..match import Match, Refusal, match, whole
+from ..plan import Plan
+from ..writer import Writer
+
+WALKS = {"modules": "nnx.iter_modules({})", "children": "nnx.iter_children({})",
+         "named_modules": "", "named_children": ""}  # fmt: skip
+
+
+def plan_initialisation(plan: Plan) -> None:
+    """Decide every initialiser call and every walk over modules."""
+    for node in list(plan.unit.tree.parents):
+        if not isinstance(node, ast.Call) or node in plan.taken:
+            continue
+        dotted = plan.unit.resolve(node.func) or ""
+        if dotted.startswith("torch.nn.init.") and dotted.endswith("_"):
+            _initialiser(plan, node, dotted)
+        elif isinstance(node.func, ast.Attribute) and plan.unit.kind(node.func.value).tag == "Module":
+            if plan.unit.kind(node.func.value).name == "plain":
+                continue
+            if node.func.attr == "apply":
+                _apply(plan, node, node.func)
+            elif node.func.attr in WALKS:
+                _walk(plan, node, node.func)
+
+
+def _initialiser(plan: Plan, node: ast.Call, dotted: str) -> None:
+    row = plan.unit.book.find(dotted)
+    tree = plan.unit.tree
+    plan.taken.update((node, node.func))
+    if row is None or row.get("unmapped"):
+        plan.found("JM301" if row else "JM302", node, dotted, f"no rule for {dotted}", advice=row.advice if row else "")
+        return
+    found = match(row, node, None, plan.unit)
+    if isinstance(found, Refusal):
+        plan.found(found.code, node, dotted, found.message, rule=row.name, advice=found.advice)
+        return
+    for option in row.options:
+        for name in option.template.free_names:
+            if name in plan.catalogue and any(name in p for p in found.form.pieces if isinstance(p, str)):
+                plan.layers.add(name)
+    if found.wants_key:
+        plan.keyed.setdefault(node, "")
+    value = whole(found, plan.unit, lambda: plan.keyed.get(node) or "key")
+    if isinstance(value, Refusal):
+        plan.found(value.code, node, dotted, value.message, rule=row.name)
+        return
+    tensor = found.arguments.named.get("tensor")
+    stmt = tree.parents.get(node)
+    code = "JM121" if found.wants_key else "JM001"
+    if tensor is None:
+        plan.found("JM203", node, dotted, "the tensor is not given plainly", rule=row.name)
+    elif isinstance(stmt, ast.Expr):
+        _statement(plan, node, stmt, tensor, value.build, dotted, code, found)
+    elif isinstance(_root(tensor), ast.Call) and not plan.unit.kind(tensor).tag == "Variable":
+        plan.whole[node] = value
+        plan.found(code, node, dotted, f"{dotted}: the new values", rule=row.name)
+    else:
+        plan.found("JM205", node, dotted, f"the value of {dotted} is used", rule=row.name)
+
+
+def _statement(plan: Plan, node: ast.Call, stmt: ast.Expr, tensor: ast.expr, build, dotted: str, code: str, found: Match) -> None:  # type: ignore[no-untyped-def]
+    tree = plan.unit.tree
+    target = _without_data(tensor)
+    kind = plan.unit.kind(target)
+    if tree.comments_in(tree.start(stmt), tree.end(stmt)):
+        plan.found("JM204", node, dotted, "rewriting would lose a comment")
+        return
+    for sub in ast.walk(tensor):
+        plan.taken.add(sub)
+    suffix = ""
+    if isinstance(target, ast.Name) and kind.tag == "Tensor":
+        suffix = ""
+    elif isinstance(target, (ast.Attribute, ast.Name)) and kind.tag in ("Variable", "unknown"):
+        suffix = "[...]"
+        if kind.tag == "unknown" and isinstance(target, ast.Name) is False and target.attr not in ("weight", "bias"):  # type: ignore[union-attr]
+            plan.found("JM201", node, dotted, f"nothing shows what `{ast.unparse(tensor)}` is")
+            return
+        if kind.tag == "unknown" and isinstance(target, ast.Name) and not _is_parameter(plan, target):
+            plan.found("JM201", node, dotted, f"nothing shows what `{ast.unparse(tensor)}` is")
+            return
+    elif isinstance(target, ast.Subscript) and plan.unit.kind(target.value).tag == "Variable":
+        suffix = ""
+    elif isinstance(target, ast.Attribute) and kind.tag == "Tensor":
+        suffix = ""
+    else:
+        plan.found("JM206", node, dotted, f"`{ast.unparse(tensor)}` is a view: the write must reach what it views")
+        return
+
+    def lines(writer: Writer) -> list[str]:
+        return [f"{tree.segment(target)}{suffix} = {build(writer)}"]
+
+    plan.lines[stmt] = lines
+    plan.found(code, node, dotted, f"{dotted} -> new values assigned", rule=found.row.name, evidence=kind.why)
+
+
+def _is_parameter(plan: Plan, node: ast.Name) -> bool:
+    """A name bound by a loop over named_parameters() or parameters(), or a function's argument called w, weight, p …"""
+    function = plan.unit.tree.function(node)
+    return function is not None and any(a.arg == node.id for a in function.args.args) and node.id in ("weight", "bias", "p", "param", "w", "tensor")
+
+
+def _without_data(node: ast.expr) -> ast.expr:
+    return node.value if isinstance(node, ast.Attribute) and node.attr == "data" else node
+
+
+def _root(node: ast.expr) -> ast.expr:
+    """What a chain of attributes, subscripts and method calls starts from."""
+    while True:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Call):
+            node = node.func.value
+        elif isinstance(node, (ast.Attribute, ast.Subscript)):
+            node = node.value
+        else:
+            return node
+
+
+def _apply(plan: Plan, node: ast.Call, func: ast.Attribute) -> None:
+    """`self.apply(fn)` becomes a loop over the module and its parts."""
+    tree = plan.unit.tree
+    stmt = tree.parents.get(node)
+    plan.taken.update((node, func))
+    if not isinstance(stmt, ast.Expr) or len(node.args) != 1 or node.keywords:
+        plan.found("JM205", node, "torch.nn.Module.apply", "apply() is not a statement of its own")
+        return
+    fn = node.args[0]
+    facts = plan.unit.kind(fn).facts
+    takes = isinstance(facts, FunctionFacts) and facts in plan.needs.rngs
+    initialiser = (plan.unit.resolve(fn) or "").startswith("torch.nn.init.")
+    if initialiser or isinstance(fn, ast.Lambda):
+        plan.found("JM203", node, "torch.nn.Module.apply", "the applied function is not a plain one", advice="Write a named function.")
+        return
+
+    def lines(writer: Writer) -> list[str]:
+        extra = f", rngs={rngs_text(plan, node)}" if takes else ""
+        return [f"for _, module in nnx.iter_modules({writer.text(func.value)}):", f"    {writer.at_level(fn, 15)}(module{extra})"]
+
+    plan.lines[stmt] = lines
+    plan.found("JM001", node, "torch.nn.Module.apply", "apply -> a loop over nnx.iter_modules")
+
+
+def rngs_text(plan: Plan, node: ast.AST) -> str:
+    from ..randomness import rngs_expression
+
+    return rngs_expression(plan, node)
+
+
+def _walk(plan: Plan, node: ast.Call, func: ast.Attribute) -> None:
+    """`for m in self.modules():` becomes `for _, m in nnx.iter_modules(self):`."""
+    tree = plan.unit.tree
+    parent = tree.parents.get(node)
+    name = f"torch.nn.Module.{func.attr}"
+    plan.taken.update((node, func))
+    named = func.attr.startswith("named_")
+    if named:
+        spelled = plan.layer(func.attr)
+        from ..plan import Whole
+
+        plan.whole[node] = Whole(lambda w: f"{spelled}({w.text(func.value)})", 15, (func.value,))
+        plan.found("JM001", node, name, f"{func.attr} -> {spelled}")
+        return
+    if isinstance(parent, (ast.For, ast.comprehension)) and parent.iter is node and isinstance(parent.target, ast.Name) and not node.args:
+        target = parent.target
+        from ..plan import Whole
+
+        form = WALKS[func.attr]
+        plan.whole[node] = Whole(lambda w: form.format(w.text(func.value)), 15, (func.value,))
+        plan.whole[target] = Whole(lambda _: f"_, {target.id}", 15)
+        plan.found("JM001", node, name, f"{func.attr} -> {form.format('…')}")
+        return
+    function = "named_modules" if func.attr == "modules" else "named_children"
+    spelled = plan.layer(function)
+    from ..plan import Whole
+
+    plan.whole[node] = Whole(lambda w: f"[module for _, module in {spelled}({w.text(func.value)})]", 15, (func.value,))
+    plan.found("JM001", node, name, f"{func.attr} -> {spelled}")

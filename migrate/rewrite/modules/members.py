@@ -1,0 +1,259 @@
+"""What a module holds: containers, parameters, buffers, plain lists and tensors as attributes."""
+
+from __future__ import annotations
+
+import ast
+
+from ...read.facts import ClassFacts, FunctionFacts
+from ...read.kinds import Kind
+from ..layercalls import remove_argument
+from ..plan import Plan, Whole
+
+LIBRARY = ("ModuleDict", "Sequential", "ParameterDict")
+
+
+def plan_members(plan: Plan) -> None:
+    """Decide constructions and registrations of module members, and every call that rngs must reach."""
+    for node in list(plan.unit.tree.parents):
+        if isinstance(node, ast.Call) and node not in plan.taken:
+            _construction(plan, node)
+            _registration(plan, node)
+        elif isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
+            _container_value(plan, node)
+    for node in list(plan.unit.tree.parents):
+        if isinstance(node, ast.Assign):
+            _attribute(plan, node)
+
+
+def _construction(plan: Plan, node: ast.Call) -> None:
+    dotted = plan.unit.resolve(node.func)
+    if dotted in ("torch.nn.ModuleList", "torch.nn.ParameterList"):
+        _list(plan, node, dotted)
+    elif dotted in ("torch.nn.Sequential", "torch.nn.ModuleDict", "torch.nn.ParameterDict"):
+        _rename(plan, node, dotted, plan.layer(dotted.rpartition(".")[2]))
+    elif dotted in ("torch.nn.Parameter", "torch.nn.Buffer"):
+        _parameter(plan, node, dotted)
+    else:
+        _own_call(plan, node)
+
+
+def _own_call(plan: Plan, node: ast.Call) -> None:
+    """A class or function of the project that takes rngs, or a layer class of unknown name: rngs must reach the call."""
+    kind = plan.unit.kind(node.func)
+    if kind.tag == "Class":
+        if isinstance(kind.facts, ClassFacts):
+            if kind.facts.is_module and plan.needs.takes_rngs(kind.facts):
+                _reach(plan, node, kind.facts.name)
+            return
+        if plan.unit.resolve(node.func) is None and kind.why != "partial":
+            _reach(plan, node, kind.name or ast.unparse(node.func))
+    elif isinstance(kind.facts, FunctionFacts) and kind.facts in plan.needs.rngs:
+        if kind.facts.name != "__init__":
+            _reach(plan, node, kind.facts.name)
+
+
+def _reach(plan: Plan, node: ast.Call, name: str) -> None:
+    plan.rngs_calls.append(node)
+    plan.found("JM002", node, name, f"{name} is built with rngs", evidence=plan.unit.kind(node.func).why)
+
+
+def _rename(plan: Plan, node: ast.Call, dotted: str, text: str) -> None:
+    tree = plan.unit.tree
+    plan.point(node, tree.start(node.func), tree.end(node.func), text)
+    plan.taken.update((node, node.func))
+    plan.found("JM001", node, dotted, f"{dotted} -> {text}")
+
+
+def _list(plan: Plan, node: ast.Call, dotted: str) -> None:
+    """nnx.List, or the library's ModuleList where the file slices or adds module lists."""
+    library = dotted == "torch.nn.ModuleList" and _slices_lists(plan)
+    target = plan.layer("ModuleList") if library else "nnx.List"
+    _rename(plan, node, dotted, target)
+    if len(node.args) == 1 and isinstance(node.args[0], ast.GeneratorExp) and not library:
+        return
+    if not node.args and node.keywords and node.keywords[0].arg in ("modules", "parameters"):
+        keyword = node.keywords[0]
+        plan.point(node, plan.unit.tree.start(keyword), plan.unit.tree.start(keyword.value), "")
+
+
+def _slices_lists(plan: Plan) -> bool:
+    cached = plan.__dict__.get("_slices")
+    if cached is None:
+        cached = plan.__dict__["_slices"] = any(
+            isinstance(n, ast.Subscript)
+            and isinstance(n.slice, ast.Slice)
+            and plan.unit.kind(n.value).name == "torch.nn.ModuleList"
+            for n in plan.unit.tree.parents
+        )
+    return bool(cached)
+
+
+def _container_value(plan: Plan, node: ast.Name | ast.Attribute) -> None:
+    """`isinstance(m, nn.Sequential)`, `nn.Module` in an annotation: the class itself as a value."""
+    if node in plan.taken:
+        return
+    dotted = plan.unit.resolve(node)
+    parent = plan.unit.tree.parents.get(node)
+    if isinstance(parent, ast.Call) and parent.func is node:
+        return
+    if isinstance(parent, ast.ClassDef) or (isinstance(parent, ast.Attribute) and plan.unit.resolve(parent)):
+        return
+    target = {
+        "torch.nn.Module": "nnx.Module", "torch.nn.ModuleList": "nnx.List", "torch.nn.ParameterList": "nnx.List",
+        "torch.nn.Parameter": "nnx.Param",
+    }.get(dotted or "")  # fmt: skip
+    if dotted in ("torch.nn.Sequential", "torch.nn.ModuleDict", "torch.nn.ParameterDict"):
+        target = plan.layer(dotted.rpartition(".")[2])
+    if dotted and target:
+        plan.replace(node, target)
+        plan.found("JM001", node, dotted, f"{dotted} -> {target}")
+
+
+def _parameter(plan: Plan, node: ast.Call, dotted: str) -> None:
+    """`nn.Parameter(t)` becomes `nnx.Param(t)`; one that needs no gradient becomes a Buffer."""
+    frozen = [k for k in node.keywords if k.arg == "requires_grad"]
+    flag = frozen[0].value if frozen else node.args[1] if len(node.args) > 1 and dotted.endswith("Parameter") else None
+    keep = dotted.endswith("Parameter")
+    code, text = "JM001", "nnx.Param"
+    if flag is not None:
+        if not isinstance(flag, ast.Constant) or not isinstance(flag.value, bool):
+            plan.found("JM202", node, dotted, "requires_grad is not a literal", advice="Choose nnx.Param or Buffer by hand.")
+            plan.taken.update((node, node.func))
+            return
+        remove_argument(plan, node, flag)
+        keep = flag.value
+    persistent = next((k.value for k in node.keywords if k.arg == "persistent"), None)
+    if not keep:
+        lasting = not (isinstance(persistent, ast.Constant) and persistent.value is False)
+        text = plan.layer("Buffer" if lasting else "NonPersistentBuffer")
+        code = "JM101" if dotted.endswith("Parameter") else "JM001"
+        if persistent is not None:
+            remove_argument(plan, node, persistent)
+    if not node.args and node.keywords and node.keywords[0].arg == "data":
+        keyword = node.keywords[0]
+        plan.point(node, plan.unit.tree.start(keyword), plan.unit.tree.start(keyword.value), "")
+    tree = plan.unit.tree
+    plan.point(node, tree.start(node.func), tree.end(node.func), text)
+    plan.taken.update((node, node.func))
+    why = ": it needs no gradient, so it is a buffer and not among named_parameters()" if code == "JM101" else ""
+    plan.found(code, node, dotted, f"{dotted} -> {text}{why}")
+
+
+def _registration(plan: Plan, node: ast.Call) -> None:
+    """register_buffer, register_parameter, add_module: an assignment to the attribute they create."""
+    func, tree = node.func, plan.unit.tree
+    if not isinstance(func, ast.Attribute) or func.attr not in ("register_buffer", "register_parameter", "add_module", "register_module"):
+        return
+    owner = plan.unit.kind(func.value)
+    if owner.tag != "Module" or owner.name == "plain":
+        return
+    name = _argument(node, 0, "name")
+    value = _argument(node, 1, {"register_buffer": "tensor", "register_parameter": "param"}.get(func.attr, "module"))
+    stmt = tree.parents.get(node)
+    dotted = f"torch.nn.Module.{func.attr}"
+    plan.taken.update((node, func))
+    if name is None or not isinstance(stmt, ast.Expr) or any(isinstance(a, ast.Starred) for a in node.args):
+        plan.found("JM203", node, dotted, f"{func.attr} is not called in its plain form")
+        return
+    wrapper = ""
+    if func.attr == "register_buffer" and not (isinstance(value, ast.Constant) and value.value is None):
+        persistent = _argument(node, 2, "persistent")
+        if persistent is not None and not isinstance(persistent, ast.Constant):
+            plan.found("JM202", node, dotted, "persistent is not a literal", advice="Choose Buffer or NonPersistentBuffer by hand.")
+            return
+        lasting = persistent is None or bool(persistent.value)  # type: ignore[attr-defined]
+        wrapper = plan.layer("Buffer" if lasting else "NonPersistentBuffer")
+    _assign(plan, node, stmt, func.value, name, value, wrapper)
+    plan.found("JM001", node, dotted, f"{func.attr} -> an attribute{f' ({wrapper})' if wrapper else ''}")
+
+
+def _argument(node: ast.Call, index: int, name: str) -> ast.expr | None:
+    if len(node.args) > index:
+        return node.args[index]
+    return next((k.value for k in node.keywords if k.arg == name), None)
+
+
+def _assign(
+    plan: Plan, node: ast.Call, stmt: ast.Expr, owner: ast.expr, name: ast.expr, value: ast.expr | None, wrapper: str
+) -> None:
+    tree = plan.unit.tree
+    kept = tuple(n for n in (owner, name, value) if n is not None)
+    lost = [s for s in tree.comments_in(tree.start(stmt), tree.end(stmt)) if not any(tree.start(k) <= s[0] < tree.end(k) for k in kept)]
+    if isinstance(name, ast.Constant) and isinstance(name.value, str) and name.value.isidentifier() and not lost:
+        plain = name.value
+
+        def build(writer) -> str:  # type: ignore[no-untyped-def]
+            inner = writer.at_level(value, 1) if value is not None else "None"
+            if "\n" in inner and not wrapper:
+                inner = f"({inner})" if writer.level(value) < 15 else inner
+            return f"{writer.text(owner)}.{plain} = {f'{wrapper}({inner})' if wrapper else inner}"
+
+        plan.lines[stmt] = lambda writer: [build(writer)]
+        return
+
+    def call(writer) -> str:  # type: ignore[no-untyped-def]
+        inner = writer.at_level(value, 1) if value is not None else "None"
+        return f"setattr({writer.text(owner)}, {writer.at_level(name, 1)}, {f'{wrapper}({inner})' if wrapper else inner})"
+
+    plan.whole[node] = Whole(call, 15, kept)
+
+
+def _attribute(plan: Plan, stmt: ast.Assign) -> None:
+    """Attributes that NNX would take for static values: a None that is set later, a plain list of modules or arrays."""
+    if len(stmt.targets) != 1 or not isinstance(stmt.targets[0], ast.Attribute):
+        return
+    target = stmt.targets[0]
+    owner = plan.unit.kind(target.value)
+    if owner.tag != "Module" or not isinstance(owner.facts, ClassFacts) or not owner.facts.is_module:
+        return
+    held = owner.facts.attribute(target.attr)
+    if held is None:
+        return
+    if isinstance(stmt.value, ast.Constant) and stmt.value.value is None:
+        if _is_data(held) and _set_elsewhere(plan, stmt, target, owner.facts):
+            plan.replace(stmt.value, "nnx.data(None)")
+            plan.found("JM002", stmt, "torch.nn.Module", f"self.{target.attr} holds data later: nnx must know")
+        return
+    if held.tag in ("list", "dict", "tuple") and any(_is_data(k) for k in held.items):
+        value_kind = plan.unit.kind(stmt.value)
+        if value_kind.tag in ("list", "dict", "tuple", "unknown") and not _is_container(plan, stmt.value):
+            tree = plan.unit.tree
+            start, end = tree.start(stmt.value), tree.end(stmt.value)
+            if tree.text[start - 1] == "(":
+                return
+            plan.point(stmt, start, start, "nnx.data(")
+            plan.point(stmt, end, end, ")")
+            plan.found("JM101", stmt, "torch.nn.Module", f"self.{target.attr}: NNX sees what a plain {held.tag} holds, torch does not")
+
+
+def _is_data(kind: Kind) -> bool:
+    return kind.is_tensor or kind.tag == "Module" or (kind.tag in ("list", "tuple", "dict") and any(map(_is_data, kind.items)))
+
+
+def _is_container(plan: Plan, node: ast.expr) -> bool:
+    return plan.unit.kind(node).tag == "Module"
+
+
+def _set_elsewhere(plan: Plan, stmt: ast.Assign, target: ast.Attribute, facts: ClassFacts) -> bool:
+    """Whether another assignment to the attribute can follow this one on the same object."""
+    tree = plan.unit.tree
+    for cls in facts.lineage():
+        for node in ast.walk(cls.node):
+            if not isinstance(node, ast.Attribute) or node.attr != target.attr or node is target or not isinstance(node.ctx, ast.Store):
+                continue
+            if cls.unit is not plan.unit:
+                return True
+            if not _exclusive(tree.ancestors(stmt), tree.ancestors(node), stmt, node):
+                return True
+    return False
+
+
+def _exclusive(ours, theirs, stmt: ast.AST, other: ast.AST) -> bool:  # type: ignore[no-untyped-def]
+    """Whether the two stand in different branches of one `if`."""
+    mine = [stmt, *ours]
+    others = [other, *theirs]
+    for index, node in enumerate(mine):
+        if isinstance(node, ast.If) and node in others:
+            below, beyond = mine[index - 1], others[others.index(node) - 1]
+            return (below in node.body) != (beyond in node.body)
+    return False

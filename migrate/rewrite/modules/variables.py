@@ -1,0 +1,105 @@
+"""Parameters and buffers are nnx Variables: read as `self.w[...]`, written as `self.w[...] = v`."""
+
+from __future__ import annotations
+
+import ast
+
+from ...rulebook.precedence import ATOM
+from ..plan import Plan, Whole
+
+# Attributes that a Variable answers as its array does.
+_FORWARDED = frozenset({"shape", "dtype", "ndim"})
+_BY_NAME = frozenset({"isinstance", "hasattr", "getattr", "setattr", "id", "type", "print", "len", "issubclass", "list", "tuple"})
+
+
+def plan_variables(plan: Plan) -> None:
+    """Decide each read and each rebinding of a Variable."""
+    tree, unit = plan.unit.tree, plan.unit
+    for node in list(tree.parents):
+        if not isinstance(node, (ast.Attribute, ast.Name, ast.Subscript)) or node in plan.taken:
+            continue
+        if unit.kind(node).tag != "Variable" or unit.resolve(node):
+            continue
+        if isinstance(node.ctx, ast.Store):
+            _store(plan, node)
+        elif isinstance(node.ctx, ast.Load) and _wants_value(plan, node):
+            plan.whole.setdefault(node, Whole(lambda w, n=node: _plain(w, n) + "[...]", ATOM, (node,)))  # type: ignore[misc]
+
+
+def _plain(writer, node: ast.AST) -> str:  # type: ignore[no-untyped-def]
+    """The node's own text, not the replacement of itself."""
+    return writer.splice_range(node, writer.tree.start(node), writer.tree.end(node), writer.plan.points.get(node, []))
+
+
+def _store(plan: Plan, node: ast.expr) -> None:
+    """`self.buf = v` outside the constructor writes into the Variable; in it, and with a Variable on the right, it binds."""
+    stmt = plan.unit.tree.statement(node)
+    if isinstance(stmt, ast.AugAssign) and stmt.target is node and not isinstance(node, ast.Subscript):
+        end = plan.unit.tree.end(node)
+        plan.point(stmt, end, end, "[...]")
+        plan.found("JM001", stmt, "torch.nn.Parameter", "the Variable is written in place")
+        return
+    if not isinstance(stmt, ast.Assign) or not isinstance(node, ast.Attribute) or node not in stmt.targets:
+        return
+    value = plan.unit.kind(stmt.value)
+    if value.tag in ("Tensor",) and _is_buffer(plan, node):
+        end = plan.unit.tree.end(node)
+        plan.point(stmt, end, end, "[...]")
+        plan.found("JM001", stmt, "torch.nn.Module.register_buffer", "the buffer is written in place", evidence="buffer")
+
+
+def _is_buffer(plan: Plan, node: ast.Attribute) -> bool:
+    return "register_buffer" in plan.unit.kind(node).why or plan.unit.kind(node).tag == "Variable"
+
+
+def _wants_value(plan: Plan, node: ast.expr) -> bool:
+    """Whether this place needs the array and not the Variable that holds it."""
+    parent = plan.unit.tree.parents.get(node)
+    if isinstance(parent, ast.Attribute):
+        return parent.attr not in _FORWARDED and parent.attr not in ("data", "grad", "requires_grad") and _is_method(plan, parent)
+    if isinstance(parent, ast.Subscript):
+        return False
+    if isinstance(parent, ast.Compare):
+        return not any(isinstance(op, (ast.Is, ast.IsNot, ast.In, ast.NotIn)) for op in parent.ops)
+    if isinstance(parent, (ast.BinOp, ast.UnaryOp, ast.Starred)):
+        return not isinstance(parent, ast.UnaryOp) or not isinstance(parent.op, ast.Not)
+    if isinstance(parent, ast.keyword):
+        call = plan.unit.tree.parents.get(parent)
+        return isinstance(call, ast.Call) and _call_wants_value(plan, call)
+    if isinstance(parent, ast.Call):
+        return parent.func is not node and _call_wants_value(plan, parent)
+    if isinstance(parent, (ast.List, ast.Tuple)):
+        up = plan.unit.tree.parents.get(parent)
+        return isinstance(up, ast.Call) and (plan.unit.resolve(up.func) or "").startswith("torch.") and not _is_optimizer(plan, up) and (
+            not (plan.unit.resolve(up.func) or "").startswith("torch.nn.Par")
+        )
+    if isinstance(parent, ast.Return):
+        function = plan.unit.tree.function(node)
+        return function is not None and function.name in ("forward", "__call__")
+    if isinstance(parent, (ast.IfExp, ast.BoolOp)):
+        if isinstance(parent, ast.IfExp) and parent.test is node:
+            return False
+        return _wants_value(plan, parent)
+    if isinstance(parent, ast.Assign):
+        return isinstance(parent.targets[0], ast.Name) and plan.unit.kind(parent.targets[0]).tag != "Variable"
+    return isinstance(parent, ast.FormattedValue)
+
+
+def _is_method(plan: Plan, parent: ast.Attribute) -> bool:
+    """`self.w.unsqueeze(0)` reads the array; in-place calls write the Variable and are the in-place pass's business."""
+    return not parent.attr.endswith("_") or parent.attr.startswith("__")
+
+
+def _is_optimizer(plan: Plan, call: ast.Call) -> bool:
+    return (plan.unit.resolve(call.func) or "").startswith("torch.optim.")
+
+
+def _call_wants_value(plan: Plan, call: ast.Call) -> bool:
+    dotted = plan.unit.resolve(call.func) or ""
+    if dotted.startswith("builtins."):
+        return dotted[9:] not in _BY_NAME
+    if dotted.startswith(("torch.nn.init.", "torch.optim.")) or dotted in ("torch.nn.Parameter",):
+        return False
+    if isinstance(call.func, ast.Attribute) and call.func.attr in ("append", "register_parameter", "register_buffer", "add"):
+        return False
+    return True
