@@ -10,6 +10,7 @@ from pathlib import Path
 
 from .config import ExitCode, FailOn, Settings, load_settings
 from .files import STDIN, Input, InputError, Reading, decode_outcome, find_inputs, read_all
+from .gate import skipped, wants_conversion
 from .output import (
     LAYER_FILE,
     OutputError,
@@ -22,7 +23,6 @@ from .output import (
     uncommitted,
     write_all,
 )
-from .gate import skipped, wants_conversion
 from .read.source import Source
 from .report import diff, json, text
 from .report.findings import Outcome, Run, Severity

@@ -688,3 +688,75 @@ def test_a_fault_of_the_tool_is_one_line_and_code_3(tmp_path: Path) -> None:
     assert done.returncode == 3
     (line,) = done.stderr.splitlines()
     assert line.startswith("jaxmigrate: error: internal fault, please report it: FileNotFoundError")
+
+
+# Verify
+
+
+EXAMPLE = "# jaxmigrate: example Net(4)(f32[2, 3])\n"
+
+
+def test_verify_converts_and_compares(tmp_path: Path) -> None:
+    write(tmp_path, m=CLEAN + EXAMPLE)
+    done = process("verify", "m.py", "--json", "--steps", "1", cwd=tmp_path)
+    report = json.loads(done.stdout)
+    assert done.returncode == 0, report
+    assert report["ok"]
+    assert {(s["name"], s["verdict"]) for s in report["cases"][0]["stages"]} >= {
+        ("forward train", "equal"),
+        ("forward eval", "equal"),
+        ("gradient train", "equal"),
+    }
+    assert set(listing(tmp_path)) == {"m.py"}
+
+
+def test_verify_tells_two_programs_apart(tmp_path: Path) -> None:
+    write(tmp_path, m=CLEAN + EXAMPLE)
+    assert process("convert", "m.py", "-o", "out/", cwd=tmp_path).returncode == 0
+    wrong = (tmp_path / "out/m.py").read_text(encoding="utf-8").replace("self.fc(x)]", "-self.fc(x)]")
+    (tmp_path / "out/m.py").write_text(wrong, encoding="utf-8")
+    done = process("verify", "m.py", "out/m.py", "--steps", "1", cwd=tmp_path)
+    assert done.returncode == 1
+    assert b"different" in done.stdout
+    assert b"not equal: 1 of 1 cases" in done.stdout
+
+
+def test_verify_shows_what_it_would_run(run: Run, tmp_path: Path) -> None:
+    write(tmp_path, m=CLEAN + EXAMPLE)
+    (tmp_path / "cases.toml").write_text('[[verify]]\nexample = "Net(7)(f32[1, 3])"\n', encoding="utf-8")
+    for options, text in [
+        ([], "Net(4)(f32[2, 3])"),
+        (["--build", "Net(5)", "--input", "f32[8, 3]"], "Net(5)(f32[8, 3])"),
+        (["--example", "Net(6)(f32[1, 3])"], "Net(6)(f32[1, 3])"),
+        (["--case", "cases.toml"], "Net(7)(f32[1, 3])"),
+    ]:
+        answer = run("verify", "m.py", *options, "--dry-run")
+        assert (answer.code, answer.out) == (0, f"would verify {text}\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["gone.py"], "gone.py: no such file or directory"),
+        (["m.py", "gone.py"], "gone.py: no such file or directory"),
+        (["m.py"], "m.py: nothing says what to run; write `# jaxmigrate: example Net(8)(f32[4, 8])` into m.py, or"),
+        (["m.py", "--example", "Net(4"], "example `Net(4`: not an expression"),
+        (["m.py", "--case", "gone.toml"], "gone.toml: "),
+        (["m.py", "--input", "f32[2]"], "Invalid value: say what to run in one way"),
+        (["m.py", "--example", "a()()", "--build", "b"], "Invalid value: say what to run in one way"),
+        (["m.py", "--device", "tpu"], "Invalid value for '--device': 'tpu' is not one of"),
+        (["m.py", "--steps", "-1"], "Invalid value for '--steps'"),
+    ],
+)
+def test_verify_usage(run: Run, tmp_path: Path, arguments: list[str], message: str) -> None:
+    write(tmp_path, m=CLEAN)
+    answer = run("verify", *arguments)
+    assert answer.code == 2
+    assert error_line(answer).startswith(message)
+
+
+def test_verify_of_a_source_that_does_not_parse(run: Run, tmp_path: Path) -> None:
+    write(tmp_path, m="import torch\nx = (\n" + EXAMPLE)
+    answer = run("verify", "m.py", "--example", "f(f32[2])")
+    assert answer.code == 3
+    assert "m.py:2:5: JM901" in answer.err
