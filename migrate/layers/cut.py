@@ -32,6 +32,13 @@ _ORDER = (
     "functional",
     "loss",
     "init",
+    "random",
+    "recurrent",
+    "attention",
+    "transformer",
+    "einops_layers",
+    "data",
+    "optim",
 )
 _DOCSTRING = '''"""The parts of PyTorch that this program uses, in JAX and Flax NNX.
 

@@ -56,9 +56,10 @@ def smooth_l1_loss(input, target, reduction="mean", beta=1.0):
 
 
 def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
-    """Squared below delta, linear above."""
+    """Squared below delta, linear above; a weight multiplies the loss, and its mean is not divided by the weights."""
     d = _distance(input, target)
-    return _weighted(jnp.where(d <= delta, 0.5 * d**2, delta * (d - 0.5 * delta)), weight, reduction)
+    loss = jnp.where(d <= delta, 0.5 * d**2, delta * (d - 0.5 * delta))
+    return _reduce(loss if weight is None else loss * weight, reduction)
 
 
 def _pick(scores, target, weight, ignore_index, axis):
@@ -240,7 +241,9 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reducti
     late = jnp.arange(log_probs.shape[1]) >= input_lengths[:, None]
     surplus = jnp.arange(targets.shape[1]) >= target_lengths[:, None]
     targets = jnp.where(surplus, (blank + 1) % log_probs.shape[-1], targets)
-    loss = optax.ctc_loss(log_probs, late.astype(log_probs.dtype), targets, surplus.astype(log_probs.dtype), blank)
+    loss = optax.ctc_loss(
+        log_probs, late.astype(log_probs.dtype), targets, surplus.astype(log_probs.dtype), blank_id=blank
+    )
     repeats = ((targets[:, 1:] == targets[:, :-1]) & ~surplus[:, 1:]).sum(1)
     impossible = target_lengths + repeats > input_lengths
     loss = jnp.where(impossible, 0.0 if zero_infinity else jnp.inf, loss)

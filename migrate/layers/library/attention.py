@@ -1,0 +1,129 @@
+"""Multi-head attention."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from .dropout import dropout
+from .linear import Linear, _array, _uniform
+
+
+def _additive(mask, dtype):
+    """A mask to add to the scores; a boolean one is True where a position is blocked."""
+    return jnp.where(mask, -jnp.inf, 0).astype(dtype) if mask.dtype == bool else mask
+
+
+class MultiheadAttention(nnx.Module):
+    """Attention with projections of queries, keys and values. A boolean mask is True where a position is blocked.
+
+    A row with every position blocked gives 0 if need_weights is False and NaN if it is True, as in torch.
+    """
+
+    def __init__(
+        self,
+        embed_dim,
+        num_heads,
+        dropout=0.0,
+        bias=True,
+        add_bias_kv=False,
+        add_zero_attn=False,
+        kdim=None,
+        vdim=None,
+        batch_first=False,
+        *,
+        rngs: nnx.Rngs,
+    ):
+        self.embed_dim, self.num_heads, self.head_dim = embed_dim, num_heads, embed_dim // num_heads
+        self.kdim, self.vdim = (embed_dim if d is None else d for d in (kdim, vdim))
+        self.dropout, self.batch_first, self.add_zero_attn = dropout, batch_first, add_zero_attn
+        self.deterministic, self.rngs = False, rngs.dropout.fork() if dropout else None
+
+        def xavier(rows, columns):
+            return nnx.Param(_uniform(rngs, (rows, columns), math.sqrt(6 / (rows + columns))))
+
+        if self.kdim == self.vdim == embed_dim:
+            self.in_proj_weight = xavier(3 * embed_dim, embed_dim)
+        else:
+            self.in_proj_weight = None
+            self.q_proj_weight = xavier(embed_dim, embed_dim)
+            self.k_proj_weight = xavier(embed_dim, self.kdim)
+            self.v_proj_weight = xavier(embed_dim, self.vdim)
+        self.in_proj_bias = nnx.Param(jnp.zeros(3 * embed_dim)) if bias else None
+        self.bias_k = self.bias_v = None
+        if add_bias_kv:
+            self.bias_k, self.bias_v = (
+                nnx.Param(jax.random.normal(rngs.params(), (1, 1, embed_dim)) / math.sqrt(embed_dim)) for _ in range(2)
+            )
+        self.out_proj = Linear(embed_dim, embed_dim, bias, rngs=rngs)
+        if bias:
+            self.out_proj.bias[...] = jnp.zeros(embed_dim)
+
+    def _project(self, query, key, value):
+        if self.in_proj_weight is not None:
+            weights = jnp.split(self.in_proj_weight[...], 3)
+        else:
+            weights = self.q_proj_weight[...], self.k_proj_weight[...], self.v_proj_weight[...]
+        biases = (0, 0, 0) if self.in_proj_bias is None else jnp.split(self.in_proj_bias[...], 3)
+        return [x @ w.T + b for x, w, b in zip((query, key, value), weights, biases, strict=True)]
+
+    def _extend(self, rows, bias):
+        """Keys or values (N, S, E) with the learnt row and the row of zeros that were asked for."""
+        shape = rows.shape[0], 1, self.embed_dim
+        if bias is not None:
+            rows = jnp.concatenate([rows, jnp.broadcast_to(bias, shape)], 1)
+        return jnp.concatenate([rows, jnp.zeros(shape, rows.dtype)], 1) if self.add_zero_attn else rows
+
+    def _scores(self, q, k, key_padding_mask, attn_mask):
+        """Scores (N, heads, L, S) with the masks added; rows that _extend added are never blocked."""
+        scores = q @ k.swapaxes(-1, -2) / math.sqrt(self.head_dim)
+        if attn_mask is not None:
+            mask = _additive(attn_mask, q.dtype)
+            if mask.ndim == 3:
+                mask = mask.reshape(-1, self.num_heads, *mask.shape[1:])
+            extra = k.shape[-2] - mask.shape[-1]
+            scores = scores + jnp.pad(mask, [(0, 0)] * (mask.ndim - 1) + [(0, extra)])
+        if key_padding_mask is not None:
+            mask = _additive(key_padding_mask, q.dtype)
+            scores = scores + jnp.pad(mask, [(0, 0), (0, k.shape[-2] - mask.shape[-1])])[:, None, None]
+        return scores
+
+    def __call__(
+        self,
+        query,
+        key,
+        value,
+        key_padding_mask=None,
+        need_weights=True,
+        attn_mask=None,
+        average_attn_weights=True,
+        is_causal=False,
+    ):
+        if is_causal and attn_mask is None:
+            raise ValueError("is_causal is only a hint: attn_mask has to be given too")
+        batched = query.ndim == 3
+        if not batched:
+            query, key, value = query[None], key[None], value[None]
+            key_padding_mask = None if key_padding_mask is None else key_padding_mask[None]
+        elif not self.batch_first:
+            query, key, value = (x.swapaxes(0, 1) for x in (query, key, value))
+        q, k, v = self._project(query, key, value)
+        k, v = self._extend(k, _array(self.bias_k)), self._extend(v, _array(self.bias_v))
+        q, k, v = (x.reshape(*x.shape[:2], self.num_heads, -1).swapaxes(1, 2) for x in (q, k, v))
+        scores = self._scores(q, k, key_padding_mask, attn_mask)
+        if need_weights:
+            weights = jax.nn.softmax(scores, -1)
+        else:
+            blocked = jnp.isneginf(scores).all(-1, keepdims=True)
+            weights = jnp.where(blocked, 0, jax.nn.softmax(jnp.where(blocked, 0, scores), -1))
+        if self.dropout and not self.deterministic:
+            weights = dropout(weights, self.rngs(), self.dropout)
+        out = self.out_proj((weights @ v).swapaxes(1, 2).reshape(query.shape[0], -1, self.embed_dim))
+        if average_attn_weights:
+            weights = weights.mean(1)
+        if not batched:
+            out, weights = out[0], weights[0]
+        elif not self.batch_first:
+            out = out.swapaxes(0, 1)
+        return out, weights if need_weights else None
