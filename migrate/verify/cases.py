@@ -218,7 +218,7 @@ def _split(func: ast.expr, text: str) -> tuple[str | None, str]:
 
 def _value(node: ast.expr, text: str) -> Any:
     """A literal, a container of values, or an ArraySpec."""
-    if isinstance(node, ast.Subscript) or isinstance(node, ast.Compare):
+    if isinstance(node, (ast.Subscript, ast.Compare)):
         return _array(node, text)
     if isinstance(node, ast.Tuple):
         return tuple(_value(e, text) for e in node.elts)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from .cases import Case
+from .interface import interface_problems, listed
 from .measure import NARROWED, Distance, Tally, distance, dtype_problem, tolerance
 from .record import Recording, Step
-from .results import BEHAVIOUR_FACTOR, Stage, VerifyOptions, Verdict
+from .results import BEHAVIOUR_FACTOR, Stage, Verdict, VerifyOptions
 from .worker import settings
 
 # Errors of code whose control flow or shapes depend on values: right when run eagerly, impossible under jit.
@@ -67,7 +67,9 @@ class Comparison:
         if "weights" in j and not problems:
             problems.append(f"the weights could not be loaded: {j['weights']}")
         count = len(t.facts["parameters"])
-        what = f"imports without torch, builds; names and shapes of {count} parameters, {len(t.facts['buffers'])} buffers"
+        what = (
+            f"imports without torch, builds; names and shapes of {count} parameters, {len(t.facts['buffers'])} buffers"
+        )
         return Stage("interface", "build", "different" if problems else "equal", what, detail=_some(problems))
 
     def _sides(self, name: str, step: str, way: str) -> Stage | tuple[Step, Step]:
@@ -94,7 +96,9 @@ class Comparison:
             return sides
         t, j = sides
         random = {n.removeprefix("out.") for n in t.facts["random"]}
-        tally, problems, opaque = Tally(), [], []
+        tally = Tally()
+        problems: list[str] = []
+        opaque: list[str] = []
         left, right = ({leaf[0]: leaf for leaf in s.facts["leaves"]} for s in (t, j))
         if list(left) != list(right):
             problems.append(f"the result has the parts {_parts(left)} in torch, {_parts(right)} in JAX")
@@ -111,7 +115,9 @@ class Comparison:
                     problems.append(f"{shown}: torch draws random numbers here, JAX gives the same each time")
             else:
                 tally.add(self._leaf(shown, left[path], right[path], t, j, path))
-        details = [f"random: compared shapes only ({_names(p or 'output' for p in left if p in random)})"] * bool(random)
+        details = [f"random: compared shapes only ({listed(p or 'output' for p in left if p in random)})"] * bool(
+            random
+        )
         details += [f"not compared: {o}" for o in opaque]
         what = f"{len(tally.found)} output{'s' * (len(tally.found) != 1)}"
         return self._stage(name, way, tally, what, problems, details, bool(random) or not left)
@@ -124,15 +130,15 @@ class Comparison:
                 return distance(shown, a, b, tolerance("float32" if float in (type(a), type(b)) else "int32", None))
             problem = "" if a == b and type(a) is type(b) else f"{a!r} in torch, {b!r} in JAX"
             return Distance(shown, 0.0, 0.0, 0.0, problem=problem)
-        values = [s.arrays[f"out.{path}"] if leaf[1] == "array" else leaf[2] for s, leaf in ((t, left), (j, right))]
-        if any(isinstance(v, str) or v is None for v in values):
+        a, b = (s.arrays[f"out.{path}"] if leaf[1] == "array" else leaf[2] for s, leaf in ((t, left), (j, right)))
+        if any(isinstance(v, str) or v is None for v in (a, b)):
             kinds = ["an array" if leaf[1] == "array" else repr(leaf[2]) for leaf in (left, right)]
             return Distance(shown, 0.0, 0.0, 0.0, problem=f"{kinds[0]} in torch, {kinds[1]} in JAX")
         if left[1] == right[1]:
             if problem := dtype_problem(left[2], right[2], self.x64):
                 return Distance(shown, 0.0, 0.0, 0.0, problem=problem)
         dtype = right[2] if right[1] == "array" else left[2]
-        return distance(shown, *values, self._tolerance(dtype))
+        return distance(shown, a, b, self._tolerance(dtype))
 
     def gradient(self, mode: str, way: str) -> Stage:
         """Gradients of the floating inputs and of every trainable parameter."""
@@ -142,7 +148,8 @@ class Comparison:
             return sides
         t, j = sides
         random = bool(self.torch.get(f"forward {mode}").facts.get("random"))
-        tally, problems = Tally(), []
+        tally = Tally()
+        problems: list[str] = []
         for key, grad in t.arrays.items():
             shown = key.removeprefix("grad.").replace("in.", "input ", 1) if key.startswith("in.") else key[5:]
             if key not in j.arrays:
@@ -235,7 +242,7 @@ class Comparison:
                 tally.add(Distance(shown, 0.0, 0.0, tol, problem="missing in JAX"))
         count = sum(k.startswith("param.") for k in t.arrays) - len(left_out)
         what = f"{self.options.steps} steps of {self.options.optimizer}: losses, {count} parameters, buffers"
-        details = [f"without a gradient, not compared: {_names(zero)}"] * bool(zero)
+        details = [f"without a gradient, not compared: {listed(zero)}"] * bool(zero)
         return self._stage("behaviour", way, tally, what, [], details, False)
 
     def _temporary(self) -> dict[str, Any]:
@@ -272,38 +279,15 @@ class Comparison:
 
     def _note(self) -> None:
         facts = self.torch.get("build").facts
-        if written := sorted({n for m in ("eval", "train") for n in self.torch.get(f"forward {m}").facts.get("written", [])}):
-            self.notes.append(f"torch writes to its inputs in place ({_names(written)}); JAX arrays cannot change")
+        if written := sorted(
+            {n for m in ("eval", "train") for n in self.torch.get(f"forward {m}").facts.get("written", [])}
+        ):
+            self.notes.append(f"torch writes to its inputs in place ({listed(written)}); JAX arrays cannot change")
         trainable = set(self.jax.get("build").facts.get("parameters", []))
         if frozen := sorted(set(facts.get("frozen", [])) & trainable):
-            self.notes.append(f"frozen in torch, nnx.Param in JAX (the optimizer needs a filter): {_names(frozen)}")
+            self.notes.append(f"frozen in torch, nnx.Param in JAX (the optimizer needs a filter): {listed(frozen)}")
         if self.x64:
             self.notes.append("64-bit types are switched on in JAX (jax_enable_x64)")
-
-
-def interface_problems(torch: Step, jax: dict[str, Any], x64: bool) -> Iterable[str]:
-    """Differences between the states of the two modules, one text each."""
-    facts = torch.facts
-    shapes = {n.removeprefix("sd."): list(a.shape) for n, a in torch.arrays.items()}
-    state: dict[str, list[int]] = jax["state"]
-    for title, names in (("missing in JAX", shapes.keys() - state.keys()), ("only in JAX", state.keys() - shapes.keys())):
-        if names:
-            yield f"{title}: {_names(sorted(names))}"
-    common = [n for n in shapes if n in state]
-    for name in common:
-        if shapes[name] != state[name]:
-            yield f"{name}: shape {tuple(shapes[name])} in torch, {tuple(state[name])} in JAX"
-        elif problem := dtype_problem(facts["dtypes"][name], jax["dtypes"][name], x64):
-            yield f"{name}: {problem}"
-    parameters = {*facts["parameters"], *facts["shared"]}
-    trainable = set(jax["parameters"])
-    if lost := sorted((parameters - set(facts["frozen"]) - trainable) & set(common)):
-        yield f"trainable in torch, no nnx.Param in JAX: {_names(lost)}"
-    if gained := sorted((trainable - parameters) & set(common)):
-        yield f"buffers in torch, nnx.Param in JAX: {_names(gained)}"
-    for name, shape in facts["temporary"].items():
-        if name in jax["temporary"] and shape != jax["temporary"][name]:
-            yield f"{name}: shape {tuple(shape)} in torch, {tuple(jax['temporary'][name])} in JAX"
 
 
 def _not_run(name: str, way: str, first: Stage) -> Stage:
@@ -315,10 +299,5 @@ def _some(texts: list[str], limit: int = 6) -> str:
     return "; ".join([*texts[:limit], *([f"and {len(texts) - limit} more"] if len(texts) > limit else [])])
 
 
-def _names(names: Iterable[str]) -> str:
-    every = list(names)
-    return ", ".join(every[:8]) + (f" and {len(every) - 8} more" if len(every) > 8 else "")
-
-
 def _parts(leaves: dict[str, Any]) -> str:
-    return f"({_names(p or 'output' for p in leaves)})"
+    return f"({listed(p or 'output' for p in leaves)})"

@@ -51,7 +51,7 @@ def _walk(module: Any, prefix: str) -> Iterator[tuple[str, Any]]:
 
 
 def submodules(module: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """(torch's path, module) in order of definition, as `named_modules()` of torch; a shared one under its first path."""
+    """(torch's path, module) in order of definition, as torch's `named_modules()`; a shared one once."""
     seen: set[int] = set()
 
     def walk(node: Any, at: str) -> Iterator[tuple[str, Any]]:
@@ -171,7 +171,7 @@ class Dropouts:
                 self.rates.add(float(module.rate))
             return plain(module, inputs, *args, **kwargs)
 
-        nnx.Dropout.__call__ = call  # type: ignore[method-assign]
+        setattr(nnx.Dropout, "__call__", call)  # noqa: B010 - mypy takes an assignment for an override
 
     def wrap(self, layers: ModuleType) -> None:
         """Put the dropout functions of a layer file under control, before the program imports them from it."""
@@ -189,7 +189,11 @@ class Dropouts:
             bound = signature.bind(*args, **kwargs)
             bound.apply_defaults()
             given = bound.arguments
-            if given.get("training", True) is not False and given.get("deterministic", False) is not True and given[rate]:
+            if (
+                given.get("training", True) is not False
+                and given.get("deterministic", False) is not True
+                and given[rate]
+            ):
                 self.rates.add(float(given[rate]))
             if self.off:
                 given[rate] = 0.0

@@ -35,12 +35,13 @@ from .leaves import fill, specs  # noqa: E402
 from .record import read  # noqa: E402
 from .worker import Item, Result, perform, read_job, settings  # noqa: E402
 
+_configure: Callable[[str, Any], None] = jax.config.update
 _DTYPES = {"f16": jnp.float16, "bf16": jnp.bfloat16}
 
 
 def work(job: Path) -> None:
     """Do every item of a job file. The programs of several items may have modules of the same names."""
-    jax.config.update("jax_default_matmul_precision", "highest")
+    _configure("jax_default_matmul_precision", "highest")
     items, options = read_job(job)
     dropouts = Dropouts()
     for item in items:
@@ -90,14 +91,18 @@ class Converted:
     def load(self) -> Result:
         if self.options.device == "gpu" and jax.default_backend() == "cpu":
             raise RuntimeError(f"no GPU here: JAX sees only {jax.devices()[0]}; run without --device gpu")
-        jax.config.update("jax_enable_x64", any(s.dtype == "f64" for _, s in specs(self.case)))
+        _configure("jax_enable_x64", any(s.dtype == "f64" for _, s in specs(self.case)))
         layer_file = self.item.file.parent / "nnx_layers.py"
         if layer_file.is_file() and layer_file != self.item.file:
             self.dropouts.wrap(load(layer_file))
         self.names = namespace(load(self.item.file))
         self.layers = layer_module(self.item.file.parent)
         versions = {m.__name__: m.__version__ for m in (jax, __import__("flax"), optax)}
-        return {}, {"versions": versions, "device": str(jax.devices()[0]), "x64": bool(jax.config.jax_enable_x64)}
+        return {}, {
+            "versions": versions,
+            "device": str(jax.devices()[0]),
+            "x64": bool(jax.config.read("jax_enable_x64")),
+        }
 
     def build(self) -> Result:
         """Build the module and take its interface down; raise where the weights cannot be carried over."""
@@ -182,7 +187,7 @@ class Converted:
         arrays, facts = self._run(model, jitted)
         for name, variable in named:
             value = to_numpy(variable[...])
-            if not isinstance(variable, nnx.Param) or not np.array_equal(value, self.weights.get(name), equal_nan=True):
+            if not isinstance(variable, nnx.Param) or not _same(value, self.weights.get(name)):
                 arrays[f"state.{name}"] = value
         if self._facts(f"forward {mode}")["random"] and not jitted:
             facts["random"] = changed(arrays, self._run(model, False)[0])
@@ -240,3 +245,7 @@ class Converted:
     def trace(self, mode: str) -> Result:
         model = self._fresh(mode)
         return traced(model, lambda: self._call(model, self._inputs()))
+
+
+def _same(now: Any, before: Any) -> bool:
+    return before is not None and np.array_equal(now, before, equal_nan=True)

@@ -46,13 +46,13 @@ def traced(model: Any, call: Callable[[], Any]) -> Result:
     plain = {cls: cls.__call__ for cls in classes}
     own = {cls for cls in classes if "__call__" in vars(cls)}
     for cls in classes:
-        cls.__call__ = wrapped(cls, plain[cls])  # type: ignore[operator]
+        cls.__call__ = wrapped(cls, plain[cls])
     try:
         call()
     finally:
         for cls in classes:
             if cls in own:
-                cls.__call__ = plain[cls]  # type: ignore[operator]
+                cls.__call__ = plain[cls]
             else:
-                del cls.__call__  # type: ignore[operator]
+                del cls.__call__
     return arrays, {"calls": calls}

@@ -22,7 +22,7 @@ def outputs(result: Any, order: list[str] | None = None) -> Result:
     """Arrays and facts of what a call returned. `order`: the result is already flat, with its paths in this order."""
     flat = flatten(result) if order is None else ((path, result[path]) for path in order)
     arrays: dict[str, Any] = {}
-    leaves = []
+    leaves: list[list[Any]] = []
     for path, leaf in flat:
         leaf = _value(leaf)
         if isinstance(leaf, (jax.Array, np.ndarray, np.generic)):

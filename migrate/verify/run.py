@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -39,8 +38,9 @@ def verify_pair(
             raise FileNotFoundError(f"{file}: no such file")
     with tempfile.TemporaryDirectory(prefix="jaxmigrate-verify-") as name:
         scratch = Path(name)
-        torch = run_original(original, cases, options, scratch)
-        jax = run_converted([(converted, c) for c in cases], options, scratch)
+        torch = run_original([(original, c) for c in cases], options, scratch / "torch")
+        weights = [scratch / "torch" / str(i) for i in range(len(cases))]
+        jax = run_converted([(converted, c, w) for c, w in zip(cases, weights, strict=True)], options, scratch / "jax")
         reports = [
             compare_case(case, torch[i], jax[i], options, (original, converted, scratch / f"trace{i}"))
             for i, case in enumerate(cases)
@@ -53,16 +53,17 @@ def verify_pair(
     return VerifyReport(original, converted, tuple(reports), device, versions)
 
 
-def run_original(original: Path, cases: Sequence[Case], options: VerifyOptions, scratch: Path) -> list[Recording]:
-    """Record the cases under torch, in folders `torch0`, `torch1`, ... of `scratch`."""
-    return _run("torch", [Item(original, c, scratch / f"torch{i}") for i, c in enumerate(cases)], options, scratch)
+def run_original(programs: Sequence[tuple[Path, Case]], options: VerifyOptions, scratch: Path) -> list[Recording]:
+    """Record original programs in one process; number i leaves its recording in the folder `scratch/i`."""
+    items = [Item(file, case, scratch / str(i)) for i, (file, case) in enumerate(programs)]
+    return _run("torch", items, options, scratch)
 
 
-def run_converted(programs: Sequence[tuple[Path, Case]], options: VerifyOptions, scratch: Path) -> list[Recording]:
-    """Record converted programs in one process; program number i takes its weights from the folder `torch{i}`."""
-    items = [
-        Item(file, case, scratch / f"jax{i}", weights=scratch / f"torch{i}") for i, (file, case) in enumerate(programs)
-    ]
+def run_converted(
+    programs: Sequence[tuple[Path, Case, Path]], options: VerifyOptions, scratch: Path
+) -> list[Recording]:
+    """Record converted programs in one process; each comes with the folder of its original's recording."""
+    items = [Item(file, case, scratch / str(i), weights) for i, (file, case, weights) in enumerate(programs)]
     return _run("jax", items, options, scratch)
 
 
@@ -83,7 +84,6 @@ def trace(
     case: Case, stage: Stage, options: VerifyOptions, original: Path, converted: Path, scratch: Path
 ) -> tuple[Divergence | None, str]:
     """Run both sides once more, watching every sub-module. Gives the divergence, or a note that says why not."""
-    scratch.mkdir(parents=True, exist_ok=True)
     mode = stage.name.removeprefix("forward ")
     [left] = _run("torch", [Item(original, case, scratch / "torch", trace=mode)], options, scratch)
     item = Item(converted, case, scratch / "jax", weights=scratch / "torch", trace=mode)
@@ -91,8 +91,11 @@ def trace(
     steps = [r.get(f"trace {mode}") for r in (left, right)]
     for side, step in zip(("torch", "converted"), steps, strict=True):
         if step.error or "missing" in step.facts:
-            return None, f"the place of the difference was not found: {side} side: {step.error or step.facts['missing']}"
-    found = first_divergence(*steps, mode, settings(case, options).tolerance)
+            return (
+                None,
+                f"the place of the difference was not found: {side} side: {step.error or step.facts['missing']}",
+            )
+    found = first_divergence(steps[0], steps[1], mode, settings(case, options).tolerance)
     if found is None:
         return None, "every sub-module that both programs call agrees: the difference arises outside of them"
     return found, ""
@@ -100,8 +103,9 @@ def trace(
 
 def _run(side: Literal["torch", "jax"], items: list[Item], options: VerifyOptions, scratch: Path) -> list[Recording]:
     """Run one worker process to its end or the end of its time, and read what it recorded."""
+    scratch.mkdir(parents=True, exist_ok=True)
     job = scratch / f"{side}.json"
-    write_job(job, items, replace(options))
+    write_job(job, items, options)
     log = scratch / f"{side}.log"
     with log.open("wb") as output:
         process = subprocess.Popen(

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from .leaves import draw, fill, specs
-from .loading import load, namespace
+from .loading import forget, load, namespace
 from .torch_dropout import Dropouts
 from .torch_trace import traced
 from .torch_values import changed, outputs, scalar_loss, to_numpy
@@ -25,7 +25,7 @@ _OTHER_SEED = 1000  # far from the seeds that one run uses
 
 
 def work(job: Path) -> None:
-    """Do every item of a job file."""
+    """Do every item of a job file. The programs of several items may have modules of the same names."""
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
     torch.set_float32_matmul_precision("highest")
@@ -35,11 +35,12 @@ def work(job: Path) -> None:
     for item in items:
         original = Original(item, settings(item.case, options), dropouts)
         perform(item, original.steps())
+        forget(item.file.parent)
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """Arguments of a call, the leaves behind their arrays, and the copies that were passed (in-place code may write)."""
+    """Arguments of a call, the leaves behind their arrays, and the copies that were passed (code may write to them)."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
@@ -81,7 +82,9 @@ class Original:
         if self.case.build is None:
             self.function = eval(self.case.target, self.names)
             if isinstance(self.function, type):
-                raise TypeError(f"{self.case.target} is a class: write {self.case.target}(...)(...) to call an instance")
+                raise TypeError(
+                    f"{self.case.target} is a class: write {self.case.target}(...)(...) to call an instance"
+                )
             return {}, {"module": False}
         self.module = self._built()
         self._perturb(self.module)
@@ -208,7 +211,9 @@ class Original:
         if loss is None or not wanted:
             return {}, {"nothing": "no output depends on a floating input or parameter"}
         grads = torch.autograd.grad(loss, list(wanted.values()), allow_unused=True)
-        arrays = {n: to_numpy(torch.zeros_like(wanted[n]) if g is None else g) for n, g in zip(wanted, grads, strict=True)}
+        arrays = {
+            n: to_numpy(torch.zeros_like(wanted[n]) if g is None else g) for n, g in zip(wanted, grads, strict=True)
+        }
         dtypes = {n: str(t.dtype).removeprefix("torch.") for n, t in wanted.items()}
         return arrays, {"unused": [n for n, g in zip(wanted, grads, strict=True) if g is None], "dtypes": dtypes}
 
@@ -232,7 +237,7 @@ class Original:
             loss = scalar_loss(self._call(module, self._arguments(False), 2 + step), self.case.loss, mean=True)
             if loss is None:
                 return {}, {"nothing": "no output depends on a parameter"}
-            loss.backward()
+            torch.autograd.backward(loss)
             losses.append(float(loss.detach()))
             for name, p in trained.items():
                 largest[name] = max(largest[name], 0.0 if p.grad is None else float(p.grad.abs().max()))

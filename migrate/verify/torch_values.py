@@ -24,7 +24,7 @@ def to_numpy(tensor: torch.Tensor) -> Any:
 def outputs(result: Any) -> Result:
     """Arrays and facts of what a call returned."""
     arrays: dict[str, Any] = {}
-    leaves = []
+    leaves: list[list[Any]] = []
     for path, leaf in flatten(result):
         if isinstance(leaf, torch.Tensor):
             arrays[f"out.{path}"] = to_numpy(leaf)
