@@ -372,8 +372,10 @@ class Evaluator:
             return Kind("Scheduler", dotted)
         if dotted.startswith("torch.optim."):
             return Kind("Optimizer", dotted)
+        if dotted in ("torch.nn.Parameter", "torch.nn.Buffer"):
+            return VARIABLE.because("a parameter" if dotted.endswith("Parameter") else "register_buffer")
         if row is None:
-            return TENSOR if dotted == "torch.nn.Parameter" else UNKNOWN
+            return UNKNOWN
         if row.get("gives") in ("same", "input") and args:
             return args[0]
         if dotted in ("torch.utils.data.DataLoader",):

@@ -80,10 +80,19 @@ def draws(row: Row | None, catalogue: Mapping[str, Layer], node: ast.Call | None
             return ""
         if entry.kind == "class":
             return "build" if entry.needs_rngs else ""
-        if "key" not in entry.params:
+        parameter = key_parameter(row, entry)
+        if not parameter:
             return ""
-        return "draw" if "key" not in entry.defaults or _asks_dropout(node) else ""
+        return "draw" if parameter not in entry.defaults or _asks_dropout(node) else ""
     return "draw" if any("key" in o.template.required for o in row.options) else ""
+
+
+def key_parameter(row: Row, entry: Layer) -> str:
+    """The parameter of a library function that takes its PRNG key, "" when it takes none (attention's `key` is none)."""
+    if "dropout_key" in entry.params:
+        return "dropout_key"
+    own = row.signature is not None and "key" in row.signature.by_name
+    return "key" if "key" in entry.params and not own else ""
 
 
 def _asks_dropout(node: ast.Call | None) -> bool:
@@ -126,14 +135,12 @@ def _site(
     unit: Unit, node: ast.Call, home: FunctionFacts | None, dotted: str | None, book: RuleBook, catalogue: Mapping[str, Layer]
 ) -> Site | None:
     func = unit.kind(node.func)
-    if func.tag == "Class" and func.why != "partial":
+    if func.tag == "Class":
         if isinstance(func.facts, ClassFacts):
             return Site(unit, node, home, func.facts)
-        if not func.name:
-            return Site(unit, node, home, None, "build")
-        return Site(unit, node, home, None, draws(book.find(func.name), catalogue)) if not dotted else _torch(
-            unit, node, home, func.name, book, catalogue
-        )
+        if dotted:
+            return _torch(unit, node, home, func.name, book, catalogue)
+        return Site(unit, node, home, None, "build")
     if isinstance(func.facts, FunctionFacts):
         return Site(unit, node, home, func.facts)
     if dotted and dotted.startswith("torch."):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from ..read.needs import draws
+from ..read.needs import draws, key_parameter
 from ..rulebook.precedence import ATOM
 from ..rulebook.rows import Row
 from ..rulebook.signature import Mismatch, Signature, bind
@@ -43,7 +43,7 @@ def layer_call(plan: Plan, row: Row, node: ast.Call, dotted: str, receiver: ast.
     if entry.kind == "class" and entry.needs_rngs:
         plan.rngs_calls.append(node)
     if wants_key:
-        plan.key_calls.append(node)
+        plan.key_calls[node] = key_parameter(row, entry)
     note = row.notes[0] if row.notes else None
     if wants_key:
         plan.found("JM121", node, dotted, f"{dotted} -> {name}: other numbers than torch's generator", rule=row.name, evidence=evidence)

@@ -130,11 +130,25 @@ def asker(signature: Signature, arguments: Arguments, unit: Unit) -> Callable[[s
             return node is not None and literal(ast.unparse(node)) is not ...
         if what == "count":
             return len(arguments.rest)
+        if what == "fixed":
+            return _fixed(arguments, name, node)
         if what == "name":
             return node.id if isinstance(node, ast.Name) else ""
         raise ValueError(f"unknown question {what}({name})")
 
     return ask
+
+
+def _fixed(arguments: Arguments, name: str, node: ast.expr | None) -> bool:
+    """Whether sizes are all there and none of them is -1, as far as the text shows."""
+    if name == arguments.rest_name and arguments.rest:
+        nodes: list[ast.expr] = list(arguments.rest)
+    else:
+        nodes = [node] if node is not None else []
+    if len(nodes) == 1 and isinstance(nodes[0], (ast.Tuple, ast.List)):
+        nodes = list(nodes[0].elts)
+    plain = [n for n in nodes if not isinstance(n, ast.Starred) and (isinstance(n, ast.Constant) or not isinstance(n, ast.UnaryOp))]
+    return bool(nodes) and len(plain) == len(nodes) and all(isinstance(n, ast.Constant) for n in nodes)
 
 
 def _kind_word(kind: Kind) -> str:

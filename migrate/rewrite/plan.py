@@ -63,7 +63,7 @@ class Plan:
     findings: list[Finding] = field(default_factory=list)
     layers: set[str] = field(default_factory=set)
     rngs_calls: list[ast.Call] = field(default_factory=list)
-    key_calls: list[ast.Call] = field(default_factory=list)
+    key_calls: dict[ast.Call, str] = field(default_factory=dict)
     parameters: list[tuple[ast.AST, str]] = field(default_factory=list)
     splits: dict[ast.stmt, int] = field(default_factory=dict)
     spread: set[ast.AST] = field(default_factory=set)

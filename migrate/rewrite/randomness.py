@@ -26,8 +26,7 @@ def plan_keys(plan: Plan) -> None:
         assert isinstance(node, ast.Call)
         plan.keyed[node] = key_expression(plan, node)
     for node in list(plan.key_calls):
-        text = f"key={key_expression(plan, node)}"
-        add_argument(plan, node, text)
+        add_argument(plan, node, f"{plan.key_calls[node]}={key_expression(plan, node)}")
     for call, site in plan.needs.sites.items():
         if site.unit is plan.unit and isinstance(site.callee, FunctionFacts) and site.callee in plan.needs.keys:
             if call not in plan.whole:

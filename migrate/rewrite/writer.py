@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from ..read.source import hidden
-from ..rulebook.precedence import level_of, required
+from ..rulebook.precedence import ATOM, level_of, required
 from .plan import Plan, Point
 
 
@@ -46,12 +46,16 @@ class Writer:
     def level(self, node: ast.AST) -> int:
         """How tightly `text(node)` binds."""
         whole = self.plan.whole.get(node)
-        return whole.level if whole is not None else level_of(node)
+        if whole is not None:
+            return whole.level
+        if isinstance(node, (ast.Tuple, ast.GeneratorExp)) and self.tree.text[self.tree.start(node)] == "(":
+            return ATOM
+        return level_of(node)
 
     def at_level(self, node: ast.AST, level: int, enclosed: bool = True) -> str:
         """`text(node)`, in parentheses when a place asks for more than it binds, or when its lines would break."""
         text = self.text(node)
-        if self.level(node) < level or (not enclosed and "\n" in text and self.level(node) != 15):
+        if self.level(node) < level or (not enclosed and "\n" in text and self.level(node) != ATOM):
             return f"({text})"
         return text
 
@@ -65,7 +69,7 @@ class Writer:
         for child in self._children(node):
             if child in self.touched:
                 edits += self._edits(node, child)
-        edits.sort(key=lambda e: (e[0], e[1]))
+        edits.sort(key=lambda e: (e[0], e[1] > e[0], -e[1]))  # insertions, then the widest: it holds the others
         out, at = [], start
         for first, last, text in edits:
             if first < at or last > end:
@@ -114,6 +118,8 @@ class Writer:
             if not lines and not before and not after:
                 return self._remove(stmt, start, end)
             text = (newline + indent).join(lines)
+            if not lines:
+                before, after = before.removesuffix(newline + indent), after.removeprefix(newline + indent) if not before else after
         else:
             text = self._splice(stmt, start, end)
         return [(start, end, before + text + after)]

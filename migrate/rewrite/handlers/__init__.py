@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from ...rulebook.rows import Row
 from ..match import Refusal
 from ..plan import Plan, Whole
+from .to import to
 
 Handler = Callable[[Plan, Row, ast.Call, ast.expr | None], Whole | Refusal]
 
-HANDLERS: Mapping[str, Handler] = {}
+HANDLERS: Mapping[str, Handler] = {"to": to}

@@ -45,7 +45,7 @@ def _own_call(plan: Plan, node: ast.Call) -> None:
             if kind.facts.is_module and plan.needs.takes_rngs(kind.facts):
                 _reach(plan, node, kind.facts.name)
             return
-        if plan.unit.resolve(node.func) is None and kind.why != "partial":
+        if plan.unit.resolve(node.func) is None:
             _reach(plan, node, kind.name or ast.unparse(node.func))
     elif isinstance(kind.facts, FunctionFacts) and kind.facts in plan.needs.rngs:
         if kind.facts.name != "__init__":

@@ -1,0 +1,238 @@
+"""Find training steps of the plain form: zero_grad, forward, backward, step in one block.
+
+Everything that is not proven to be of that form raises NotPlain with the reason, which becomes the finding's message.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ...read.unit import Unit
+from ..plan import Plan
+from .flow import block_of
+from .optimizers import OptimizerCall, Optimizers
+from .slices import Region, find_region
+
+CLIPS = {"torch.nn.utils.clip_grad_norm_": "norm", "torch.nn.utils.clip_grad_value_": "value"}
+LOSSES = "Loss"
+
+
+class NotPlain(Exception):
+    """The step has a part that the plain form does not have. The text says which."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One training step. `model` is the source text of the model; `arrays` are the leaf tensors where there is none.
+
+    `zero` are the zero_grad statements, `clips` those that clip between backward and step.
+    """
+
+    function: ast.AST
+    block: Sequence[ast.stmt]
+    backward: ast.Expr
+    loss: ast.expr
+    model: str
+    arrays: tuple[str, ...]
+    optimizer: ast.expr
+    made: OptimizerCall | None
+    zero: tuple[ast.Expr, ...]
+    clips: tuple[ast.stmt, ...]
+    step: ast.Expr
+    region: Region
+
+
+def method_call(stmt: ast.stmt, name: str) -> ast.Call | None:
+    """The call of a statement `x.name(…)`."""
+    call = stmt.value if isinstance(stmt, ast.Expr) else None
+    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == name:
+        return call
+    return None
+
+
+def backward_calls(unit: Unit) -> Iterator[ast.Call]:
+    """Calls of a method `backward` that can be a tensor's, in source order."""
+    for node in unit.tree.parents:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "backward":
+            kind = unit.kind(node.func.value)
+            if (kind.is_tensor or not kind.known) and not (unit.resolve(node.func) or "").startswith("torch."):
+                yield node
+
+
+def function_of(unit: Unit, node: ast.AST) -> ast.AST:
+    return unit.tree.function(node) or unit.tree.root
+
+
+def read_step(plan: Plan, call: ast.Call, optimizers: Optimizers) -> Step:
+    """The training step around one backward call. Raises NotPlain."""
+    unit = plan.unit
+    assert isinstance(call.func, ast.Attribute)
+    stmt = unit.tree.parents[call]
+    if not isinstance(stmt, ast.Expr):
+        raise NotPlain("the value of backward() is used")
+    _backward_arguments(call)
+    loss = call.func.value
+    _no_scaler(loss)
+    function = function_of(unit, stmt)
+    block = block_of(stmt, unit.tree.parents)
+    place = block.index(stmt)
+    if any(other is not call and _is_backward(other) for s in block for other in ast.walk(s)):
+        raise NotPlain("several backward passes before one step")
+    _no_grad_reads(unit, function)
+    index = _optimizer_step(unit, block, place, function)
+    step = block[index]
+    step_call = method_call(step, "step")
+    assert isinstance(step, ast.Expr) and step_call is not None and isinstance(step_call.func, ast.Attribute)
+    if step_call.args or step_call.keywords:
+        raise NotPlain("step() is given a closure")
+    optimizer = step_call.func.value
+    made = optimizers.of(optimizer)
+    if made is not None and made.problem:
+        raise NotPlain(f"its optimizer is not converted: {made.problem}")
+    model, arrays = (made.model, made.arrays) if made is not None else (_model(unit, block[:place], loss, function), ())
+    zero = _zero_grads(unit, block, place, index, optimizer, model)
+    clips = _between(unit, block[place + 1 : index], optimizer, model, zero)
+    region = find_region(plan, block, stmt, loss, function, model, arrays, zero)
+    return Step(function, block, stmt, loss, model, arrays, optimizer, made, zero, clips, step, region)
+
+
+def _is_backward(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "backward"
+
+
+def _backward_arguments(call: ast.Call) -> None:
+    for keyword in call.keywords:
+        constant = keyword.value.value if isinstance(keyword.value, ast.Constant) else ...
+        if keyword.arg not in ("retain_graph", "create_graph") or constant not in (False, None):
+            raise NotPlain(f"backward() is given {keyword.arg or 'star-arguments'}")
+    if call.args:
+        raise NotPlain("backward() is given a gradient")
+
+
+def _no_scaler(loss: ast.expr) -> None:
+    for node in ast.walk(loss):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "scale":
+            raise NotPlain("the loss is scaled by a GradScaler, which float32 and bfloat16 training does not need")
+
+
+def _no_grad_reads(unit: Unit, function: ast.AST) -> None:
+    for node in ast.walk(function):
+        if isinstance(node, ast.Attribute) and node.attr == "grad" and unit.resolve(node) is None:
+            raise NotPlain(f"`{ast.unparse(node)}` is read or written: in JAX gradients are values")
+
+
+def _optimizer_step(unit: Unit, block: Sequence[ast.stmt], place: int, function: ast.AST) -> int:
+    for index in range(place + 1, len(block)):
+        call = method_call(block[index], "step")
+        if call is not None and isinstance(call.func, ast.Attribute) and is_optimizer(unit, call.func.value, function):
+            return index
+    inner = any(method_call(s, "step") for stmt in block[place + 1 :] for s in ast.walk(stmt) if isinstance(s, ast.stmt))
+    raise NotPlain(
+        "step() is conditional: the gradients accumulate" if inner else "no optimizer.step() follows in the same block"
+    )
+
+
+def is_optimizer(unit: Unit, node: ast.expr, function: ast.AST) -> bool:
+    """By kind, or by use: zero_grad and step are called on it and its kind is not known."""
+    kind = unit.kind(node)
+    if kind.known:
+        return kind.tag == "Optimizer"
+    text = ast.unparse(node)
+    where = unit.tree.class_of(node) or function if text.startswith("self.") else function
+    return any(
+        isinstance(n, ast.Attribute) and n.attr == "zero_grad" and ast.unparse(n.value) == text for n in ast.walk(where)
+    )
+
+
+def _model(unit: Unit, before: Sequence[ast.stmt], loss: ast.expr, function: ast.AST) -> str:
+    """The one module that is called on the way to the loss, when the optimizer was made elsewhere."""
+    found: dict[str, str] = {}
+    for stmt in [*before, loss]:
+        for node in ast.walk(stmt):
+            if isinstance(node, ast.Call) and (text := _callee(unit, node.func, function)):
+                found.setdefault(text, text)
+    if not found:
+        raise NotPlain("nothing shows which model the loss depends on: annotate it (model: nn.Module)")
+    if len(found) > 1:
+        raise NotPlain(f"several modules take part: {', '.join(found)}")
+    return next(iter(found))
+
+
+def _callee(unit: Unit, func: ast.expr, function: ast.AST) -> str:
+    """`model` of `model(x)` or `model.encode(x)`, when it is a module with parameters."""
+    for node in (func, func.value if isinstance(func, ast.Attribute) else None):
+        if not isinstance(node, (ast.Name, ast.Attribute)):
+            continue
+        kind = unit.kind(node)
+        if kind.tag == "Module" and kind.name not in ("plain", "super") and has_parameters(unit, node):
+            return ast.unparse(node)
+        if not kind.known and _used_as_module(unit, node, function):
+            return ast.unparse(node)
+    return ""
+
+
+def has_parameters(unit: Unit, node: ast.expr) -> bool:
+    """Whether a module can hold parameters: torch's losses and activations do not."""
+    kind = unit.kind(node)
+    row = unit.book.find(kind.name) if kind.facts is None else None
+    if row is None or not row.get("layer"):
+        return True
+    return bool(row.get("params"))
+
+
+def _used_as_module(unit: Unit, node: ast.expr, function: ast.AST) -> bool:
+    text = ast.unparse(node)
+    where = unit.tree.class_of(node) or function if text.startswith("self.") else function
+    for sub in ast.walk(where):
+        if isinstance(sub, ast.Attribute) and sub.attr in ("train", "eval", "parameters") and ast.unparse(sub.value) == text:
+            return True
+    return False
+
+
+def _zero_grads(
+    unit: Unit, block: Sequence[ast.stmt], place: int, index: int, optimizer: ast.expr, model: str
+) -> tuple[ast.Expr, ...]:
+    owners = {ast.unparse(optimizer)} | ({model} if model else set())
+    found = []
+    for at, stmt in enumerate(block):
+        call = method_call(stmt, "zero_grad")
+        if call is None or not isinstance(call.func, ast.Attribute) or ast.unparse(call.func.value) not in owners:
+            continue
+        if place < at < index:
+            raise NotPlain("zero_grad() stands between backward() and step()")
+        assert isinstance(stmt, ast.Expr)
+        found.append(stmt)
+    if not found:
+        raise NotPlain("no zero_grad() in the same block: the gradients accumulate")
+    if all(block.index(s) > index for s in found):
+        leaves = (ast.Continue, ast.Break, ast.Return)
+        if any(isinstance(n, leaves) for s in block[place:index] for n in ast.walk(s)):
+            raise NotPlain("the step may be skipped without zero_grad(): the gradients accumulate")
+    return tuple(found)
+
+
+def _between(
+    unit: Unit, stmts: Sequence[ast.stmt], optimizer: ast.expr, model: str, zero: Sequence[ast.stmt]
+) -> tuple[ast.stmt, ...]:
+    """The clipping statements between backward and step. Anything else there must leave the gradients alone."""
+    clips = []
+    for stmt in stmts:
+        if clip_call(unit, stmt) is not None:
+            clips.append(stmt)
+            continue
+        for node in ast.walk(stmt):
+            if isinstance(node, (ast.Name, ast.Attribute)) and ast.unparse(node) in (model, ast.unparse(optimizer)):
+                raise NotPlain(f"`{ast.unparse(stmt)[:60]}` between backward() and step() may touch the gradients")
+            if isinstance(node, ast.Attribute) and node.attr == "step" and stmt not in zero:
+                raise NotPlain("another step() is called before the optimizer's")
+    return tuple(clips)
+
+
+def clip_call(unit: Unit, stmt: ast.stmt) -> ast.Call | None:
+    """The clip_grad_ call of a statement of its own or of an assignment to one name."""
+    value = stmt.value if isinstance(stmt, (ast.Expr, ast.Assign)) else None
+    if isinstance(value, ast.Call) and unit.resolve(value.func) in CLIPS:
+        return value
+    return None
