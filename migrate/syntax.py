@@ -29,9 +29,9 @@ def version_hint(line: str, message: str, running: tuple[int, int] = sys.version
     `running` is the version of the Python that refused it.
     """
     if _EXCEPT_COMMA.search(line):
-        return "this is Python 2 (or 3.14): write `except (A, B):` or `except A as error:`"
+        return "This is Python 2 (or 3.14): write `except (A, B):` or `except A as error:`"
     if "inconsistent use of tabs" in message or any(p.search(line) for p in _PYTHON_2):
-        return "this is Python 2: convert it to Python 3 first"
+        return "This is Python 2: convert it to Python 3 first"
     for version, newer in (((3, 12), _PYTHON_312), ((3, 14), _PYTHON_314)):
         if running < version and any(p.search(line) for p in newer):
             return _newer(version, running)
@@ -41,4 +41,4 @@ def version_hint(line: str, message: str, running: tuple[int, int] = sys.version
 
 
 def _newer(version: tuple[int, int], running: tuple[int, int]) -> str:
-    return "this needs Python {}.{} or newer; jaxmigrate runs on {}.{}".format(*version, *running)
+    return "This needs Python {}.{} or newer; jaxmigrate runs on {}.{}".format(*version, *running)

@@ -112,5 +112,6 @@ def _compare(original: Path, converted: Path, cases: Sequence[Case], options: Ve
     else:
         from rich.console import Console
 
-        render_table(report, Console())
+        # rich takes a pipe to be 80 columns wide, which breaks the table.
+        render_table(report, Console(width=None if sys.stdout.isatty() else 140))
     return ExitCode.DONE if report.ok else ExitCode.FINDINGS

@@ -96,7 +96,7 @@ def test_unmapped_names_come_by_count_then_name() -> None:
 
 def test_a_line_for_a_finding() -> None:
     line = text.finding_line(VIEW)
-    assert line == "a.py:4:5: JM201 torch.Tensor.view: the receiver is unknown; Annotate `x`."
+    assert line == "a.py:4:5: JM201 torch.Tensor.view: the receiver is unknown. Annotate `x`."
     assert text.finding_line(replace(RAND, message="torch.rand -> x: y")) == "a.py:3:5: JM121 torch.rand -> x: y"
     assert text.finding_line(BROKEN) == "b.py:1:5: JM901: invalid syntax"
     assert text.finding_line(replace(VIEW, message="two\nlines", advice="")).endswith(": two lines")

@@ -18,10 +18,10 @@ def at_or_above(findings: Iterable[Finding], severity: Severity) -> list[Finding
 
 
 def finding_line(finding: Finding, style: Style = PLAIN) -> str:
-    """`path:line:col: JM201 name: message; advice`, on one line; a message that begins with the name says it once."""
+    """`path:line:col: JM201 name: message. Advice`, on one line; a message that begins with the name says it once."""
     line, column = finding.start
     code = style(_COLOURS[finding.severity], finding.code)
-    advice = f"; {finding.advice}" if finding.advice and finding.advice not in finding.message else ""
+    advice = f". {finding.advice}" if finding.advice and finding.advice not in finding.message else ""
     message = " ".join((finding.message.rstrip(".") + advice if advice else finding.message).split())
     if finding.name and message.startswith(f"{finding.name} "):
         said = f" {style('bold', finding.name)}{message.removeprefix(finding.name)}"
