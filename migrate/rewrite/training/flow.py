@@ -62,7 +62,11 @@ def _nested(node: ast.AST, found: Uses) -> None:
         own |= {a.arg for a in ast.walk(node.args) if isinstance(a, ast.arg)}
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
         found.writes.add(node.name)
-    walrus = {n.target.id for n in ast.walk(node) if isinstance(n, ast.NamedExpr)} if isinstance(node, _COMPREHENSIONS) else set()
+    walrus = (
+        {n.target.id for n in ast.walk(node) if isinstance(n, ast.NamedExpr)}
+        if isinstance(node, _COMPREHENSIONS)
+        else set()
+    )
     found.reads |= inner.reads - own
     found.writes |= walrus
     found.changes |= inner.changes - own
@@ -134,7 +138,11 @@ class Liveness:
 
     def _statement(self, stmt: ast.stmt, live: set[str], out: set[str], again: set[str]) -> set[str]:
         if isinstance(stmt, ast.If):
-            return uses(stmt.test).reads | self._block(stmt.body, live, out, again) | self._block(stmt.orelse, live, out, again)
+            return (
+                uses(stmt.test).reads
+                | self._block(stmt.body, live, out, again)
+                | self._block(stmt.orelse, live, out, again)
+            )
         if isinstance(stmt, (ast.For, ast.AsyncFor, ast.While)):
             return self._loop(stmt, live, out, again)
         if isinstance(stmt, (ast.With, ast.AsyncWith)):
@@ -154,7 +162,9 @@ class Liveness:
         found = uses(stmt)
         return live - found.writes | found.reads
 
-    def _loop(self, stmt: ast.For | ast.AsyncFor | ast.While, live: set[str], out: set[str], again: set[str]) -> set[str]:
+    def _loop(
+        self, stmt: ast.For | ast.AsyncFor | ast.While, live: set[str], out: set[str], again: set[str]
+    ) -> set[str]:
         after = self._block(stmt.orelse, live, out, again) | live
         head = uses(stmt.test).reads if isinstance(stmt, ast.While) else set()
         targets = set() if isinstance(stmt, ast.While) else uses(stmt.target).writes

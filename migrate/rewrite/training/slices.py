@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ...read.facts import FunctionFacts
 from ..plan import Plan
 from .flow import GROWING, Liveness, certain, entry_reads, root_name, uses
+from .roles import NotPlain, has_parameters
 
 _HOST = frozenset(("numpy", "tolist"))  # methods that fail on a value under differentiation
 _HOST_CALLS = frozenset(("builtins.float", "builtins.int"))
@@ -42,9 +43,9 @@ class Source:
 
     def places(self, node: ast.AST) -> Iterable[ast.AST]:
         for sub in ast.walk(node):
-            if isinstance(sub, ast.Name) and isinstance(sub.ctx, ast.Load) and sub.id in (self.model, *self.arrays):
-                yield sub
-            elif isinstance(sub, ast.Attribute) and "." in self.model and ast.unparse(sub) == self.model:
+            if (
+                isinstance(sub, ast.Name) and isinstance(sub.ctx, ast.Load) and sub.id in (self.model, *self.arrays)
+            ) or (isinstance(sub, ast.Attribute) and "." in self.model and ast.unparse(sub) == self.model):
                 yield sub
 
 
@@ -59,8 +60,6 @@ def find_region(
     zero: Sequence[ast.stmt],
 ) -> Region:
     """The region for the loss of `backward`. Raises NotPlain."""
-    from .steps import NotPlain
-
     source = Source(model, arrays)
     before = [s for s in block[: block.index(backward)] if s not in zero]
     tainted, stmts_tainted = _taint(before, source, _outer_taint(plan, block, before, backward, function, source))
@@ -74,9 +73,9 @@ def find_region(
     else:
         last = len(before) - 1 if whole else max(i for i, s in enumerate(before) if s in in_slice)
         stmts = before[first : last + 1]
-    _check(plan, stmts, loss, function, source, tainted, feeding)
+    _check(plan, stmts, backward, loss, function, source, tainted)
     spanned = [s for s in block if stmts and block.index(stmts[0]) <= block.index(s) <= block.index(stmts[-1])]
-    after = (backward if whole or not stmts else spanned[-1])
+    after = backward if whole or not stmts else spanned[-1]
     aux = _aux(plan, stmts, after, function, loss)
     carried = tuple(n for n in _ordered(plan, stmts, entry_reads(stmts) & uses(stmts).writes, after_only=False))
     return Region(tuple(spanned), whole, aux, carried, frozenset(feeding))
@@ -114,16 +113,21 @@ def _cut(value: ast.expr) -> bool:
 
 
 def _outer_taint(
-    plan: Plan, block: Sequence[ast.stmt], before: Sequence[ast.stmt], backward: ast.stmt, function: ast.AST, source: Source
+    plan: Plan,
+    block: Sequence[ast.stmt],
+    before: Sequence[ast.stmt],
+    backward: ast.stmt,
+    function: ast.AST,
+    source: Source,
 ) -> set[str]:
     """Tensors that statements outside the block made from the model: their gradient would be lost, so they are refused."""
-    from .steps import NotPlain
-
     tree = plan.unit.tree
     limit = tree.start(block[0])
     chain = [u for u in tree.ancestors(backward)]
     tainted: set[str] = set()
-    for stmt in sorted((n for n in ast.walk(function) if isinstance(n, ast.stmt) and n is not function), key=tree.start):
+    for stmt in sorted(
+        (n for n in ast.walk(function) if isinstance(n, ast.stmt) and n is not function), key=tree.start
+    ):
         if tree.start(stmt) >= limit or isinstance(stmt, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)):
             continue
         if isinstance(stmt, (ast.For, ast.While, ast.If, ast.With, ast.Try, ast.Match, ast.AsyncFor, ast.AsyncWith)):
@@ -136,8 +140,7 @@ def _outer_taint(
         elif tree.parents[stmt] in chain:
             tainted -= certain(stmt)
     own = {source.model, *source.arrays}
-    lost = tainted & (entry_reads(before) | uses(backward).reads) - own
-    lost = {n for n in lost if n in entry_reads([*before, backward])}
+    lost = tainted & entry_reads([*before, backward]) - own
     if lost:
         raise NotPlain(f"`{sorted(lost)[0]}` was computed from the model outside this block")
     return set()
@@ -166,19 +169,24 @@ def _slice(before: Sequence[ast.stmt], loss: ast.expr) -> tuple[set[ast.stmt], s
 
 
 def _check(
-    plan: Plan, stmts: Sequence[ast.stmt], loss: ast.expr, function: ast.AST, source: Source, tainted: set[str], feeding: set[str]
+    plan: Plan,
+    stmts: Sequence[ast.stmt],
+    backward: ast.stmt,
+    loss: ast.expr,
+    function: ast.AST,
+    source: Source,
+    tainted: set[str],
 ) -> None:
-    from .steps import NotPlain, has_parameters
-
     unit = plan.unit
     local: set[str] = set()
     shared = {n for s in ast.walk(function) if isinstance(s, (ast.Global, ast.Nonlocal)) for n in s.names}
+    for stmt in [*stmts, backward]:
+        if not plan.alone(stmt) or not _ends_its_line(plan, stmt):
+            raise NotPlain("several statements on one line")
     for stmt in stmts:
         problem = _effect(plan, stmt, local)
         if problem:
             raise NotPlain(f"`{ast.unparse(stmt).splitlines()[0][:70]}` stands between forward and backward {problem}")
-        if not plan.alone(stmt):
-            raise NotPlain("several statements on one line")
         if uses(stmt).writes & shared:
             raise NotPlain("the forward pass assigns a global name")
         local |= uses(stmt).writes
@@ -187,17 +195,28 @@ def _check(
             raise NotPlain("await or yield in the forward pass")
         if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
             kind = unit.kind(node)
-            if kind.tag == "Module" and kind.name not in ("plain", "super") and ast.unparse(node) not in (source.model, "self"):
+            if (
+                kind.tag == "Module"
+                and kind.name not in ("plain", "super")
+                and ast.unparse(node) not in (source.model, "self")
+            ):
                 if not ast.unparse(node).startswith(f"{source.model}.") and has_parameters(unit, node):
-                    raise NotPlain(f"several modules take part: {source.model or source.arrays[0]}, {ast.unparse(node)}")
+                    raise NotPlain(
+                        f"several modules take part: {source.model or source.arrays[0]}, {ast.unparse(node)}"
+                    )
         if isinstance(node, ast.Call):
             _call(plan, node, source, tainted | local)
 
 
+def _ends_its_line(plan: Plan, stmt: ast.stmt) -> bool:
+    """Whether nothing but a comment follows on the statement's last line."""
+    tree = plan.unit.tree
+    rest = tree.text[tree.end(stmt) :].partition("\n")[0].strip()
+    return not rest or rest.startswith("#")
+
+
 def _call(plan: Plan, node: ast.Call, source: Source, carrying: set[str]) -> None:
     """Refuse calls that read the model behind the loss function's back, or that need concrete values."""
-    from .steps import NotPlain
-
     unit = plan.unit
     func = node.func
     dotted = unit.resolve(func) or ""
@@ -236,7 +255,11 @@ def _effect(plan: Plan, stmt: ast.stmt, local: set[str]) -> str:
         if uses(stmt).changes - local:
             return "and changes an object in place"
         targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]
-        plain = all(isinstance(n, (ast.Name, ast.Tuple, ast.List, ast.Starred, ast.expr_context)) for t in targets for n in ast.walk(t))
+        plain = all(
+            isinstance(n, (ast.Name, ast.Tuple, ast.List, ast.Starred, ast.expr_context))
+            for t in targets
+            for n in ast.walk(t)
+        )
         return "" if plain or not uses(stmt).changes - local else "and writes to an object"
     if isinstance(stmt, (ast.Pass, ast.Assert)):
         return ""
@@ -290,6 +313,11 @@ def _ordered(plan: Plan, stmts: Sequence[ast.stmt], names: set[str], *, after_on
     start = tree.end(stmts[-1]) if after_only else tree.start(stmts[0])
     first: dict[str, int] = {}
     for node in tree.parents:
-        if isinstance(node, ast.Name) and node.id in names and isinstance(node.ctx, ast.Load) and tree.start(node) >= start:
+        if (
+            isinstance(node, ast.Name)
+            and node.id in names
+            and isinstance(node.ctx, ast.Load)
+            and tree.start(node) >= start
+        ):
             first[node.id] = min(first.get(node.id, 1 << 60), tree.start(node))
     return tuple(sorted(names, key=lambda n: (first.get(n, 1 << 60), n)))

@@ -13,14 +13,10 @@ from ...read.unit import Unit
 from ..plan import Plan
 from .flow import block_of
 from .optimizers import OptimizerCall, Optimizers
+from .roles import NotPlain, function_of, is_optimizer, method_call, the_model
 from .slices import Region, find_region
 
 CLIPS = {"torch.nn.utils.clip_grad_norm_": "norm", "torch.nn.utils.clip_grad_value_": "value"}
-LOSSES = "Loss"
-
-
-class NotPlain(Exception):
-    """The step has a part that the plain form does not have. The text says which."""
 
 
 @dataclass(frozen=True)
@@ -44,14 +40,6 @@ class Step:
     region: Region
 
 
-def method_call(stmt: ast.stmt, name: str) -> ast.Call | None:
-    """The call of a statement `x.name(…)`."""
-    call = stmt.value if isinstance(stmt, ast.Expr) else None
-    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == name:
-        return call
-    return None
-
-
 def backward_calls(unit: Unit) -> Iterator[ast.Call]:
     """Calls of a method `backward` that can be a tensor's, in source order."""
     for node in unit.tree.parents:
@@ -59,10 +47,6 @@ def backward_calls(unit: Unit) -> Iterator[ast.Call]:
             kind = unit.kind(node.func.value)
             if (kind.is_tensor or not kind.known) and not (unit.resolve(node.func) or "").startswith("torch."):
                 yield node
-
-
-def function_of(unit: Unit, node: ast.AST) -> ast.AST:
-    return unit.tree.function(node) or unit.tree.root
 
 
 def read_step(plan: Plan, call: ast.Call, optimizers: Optimizers) -> Step:
@@ -81,7 +65,7 @@ def read_step(plan: Plan, call: ast.Call, optimizers: Optimizers) -> Step:
     if any(other is not call and _is_backward(other) for s in block for other in ast.walk(s)):
         raise NotPlain("several backward passes before one step")
     _no_grad_reads(unit, function)
-    index = _optimizer_step(unit, block, place, function)
+    index = _optimizer_step(unit, block, place)
     step = block[index]
     step_call = method_call(step, "step")
     assert isinstance(step, ast.Expr) and step_call is not None and isinstance(step_call.func, ast.Attribute)
@@ -91,7 +75,7 @@ def read_step(plan: Plan, call: ast.Call, optimizers: Optimizers) -> Step:
     made = optimizers.of(optimizer)
     if made is not None and made.problem:
         raise NotPlain(f"its optimizer is not converted: {made.problem}")
-    model, arrays = (made.model, made.arrays) if made is not None else (_model(unit, block[:place], loss, function), ())
+    model, arrays = (made.model, made.arrays) if made is not None else (the_model(unit, [*block[:place], loss]), ())
     zero = _zero_grads(unit, block, place, index, optimizer, model)
     clips = _between(unit, block[place + 1 : index], optimizer, model, zero)
     region = find_region(plan, block, stmt, loss, function, model, arrays, zero)
@@ -123,72 +107,17 @@ def _no_grad_reads(unit: Unit, function: ast.AST) -> None:
             raise NotPlain(f"`{ast.unparse(node)}` is read or written: in JAX gradients are values")
 
 
-def _optimizer_step(unit: Unit, block: Sequence[ast.stmt], place: int, function: ast.AST) -> int:
+def _optimizer_step(unit: Unit, block: Sequence[ast.stmt], place: int) -> int:
     for index in range(place + 1, len(block)):
         call = method_call(block[index], "step")
-        if call is not None and isinstance(call.func, ast.Attribute) and is_optimizer(unit, call.func.value, function):
+        if call is not None and isinstance(call.func, ast.Attribute) and is_optimizer(unit, call.func.value):
             return index
-    inner = any(method_call(s, "step") for stmt in block[place + 1 :] for s in ast.walk(stmt) if isinstance(s, ast.stmt))
+    inner = any(
+        method_call(s, "step") for stmt in block[place + 1 :] for s in ast.walk(stmt) if isinstance(s, ast.stmt)
+    )
     raise NotPlain(
         "step() is conditional: the gradients accumulate" if inner else "no optimizer.step() follows in the same block"
     )
-
-
-def is_optimizer(unit: Unit, node: ast.expr, function: ast.AST) -> bool:
-    """By kind, or by use: zero_grad and step are called on it and its kind is not known."""
-    kind = unit.kind(node)
-    if kind.known:
-        return kind.tag == "Optimizer"
-    text = ast.unparse(node)
-    where = unit.tree.class_of(node) or function if text.startswith("self.") else function
-    return any(
-        isinstance(n, ast.Attribute) and n.attr == "zero_grad" and ast.unparse(n.value) == text for n in ast.walk(where)
-    )
-
-
-def _model(unit: Unit, before: Sequence[ast.stmt], loss: ast.expr, function: ast.AST) -> str:
-    """The one module that is called on the way to the loss, when the optimizer was made elsewhere."""
-    found: dict[str, str] = {}
-    for stmt in [*before, loss]:
-        for node in ast.walk(stmt):
-            if isinstance(node, ast.Call) and (text := _callee(unit, node.func, function)):
-                found.setdefault(text, text)
-    if not found:
-        raise NotPlain("nothing shows which model the loss depends on: annotate it (model: nn.Module)")
-    if len(found) > 1:
-        raise NotPlain(f"several modules take part: {', '.join(found)}")
-    return next(iter(found))
-
-
-def _callee(unit: Unit, func: ast.expr, function: ast.AST) -> str:
-    """`model` of `model(x)` or `model.encode(x)`, when it is a module with parameters."""
-    for node in (func, func.value if isinstance(func, ast.Attribute) else None):
-        if not isinstance(node, (ast.Name, ast.Attribute)):
-            continue
-        kind = unit.kind(node)
-        if kind.tag == "Module" and kind.name not in ("plain", "super") and has_parameters(unit, node):
-            return ast.unparse(node)
-        if not kind.known and _used_as_module(unit, node, function):
-            return ast.unparse(node)
-    return ""
-
-
-def has_parameters(unit: Unit, node: ast.expr) -> bool:
-    """Whether a module can hold parameters: torch's losses and activations do not."""
-    kind = unit.kind(node)
-    row = unit.book.find(kind.name) if kind.facts is None else None
-    if row is None or not row.get("layer"):
-        return True
-    return bool(row.get("params"))
-
-
-def _used_as_module(unit: Unit, node: ast.expr, function: ast.AST) -> bool:
-    text = ast.unparse(node)
-    where = unit.tree.class_of(node) or function if text.startswith("self.") else function
-    for sub in ast.walk(where):
-        if isinstance(sub, ast.Attribute) and sub.attr in ("train", "eval", "parameters") and ast.unparse(sub.value) == text:
-            return True
-    return False
 
 
 def _zero_grads(

@@ -1,0 +1,175 @@
+"""Optimizers: where they are made, of which parameters, and their optax form."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from ...read.unit import Unit
+from ...rulebook.signature import Mismatch, bind
+from ...rulebook.template import Hole
+from ..match import Match, Refusal, choose
+from ..plan import Plan
+from ..writer import Writer
+
+Key = tuple[ast.AST, str]
+
+
+@dataclass(frozen=True)
+class OptimizerCall:
+    """One construction of a torch optimizer.
+
+    `target` is the text that it is assigned to ("" when it stands elsewhere), `model` the module whose parameters it gets,
+    `arrays` the leaf tensors when it gets those. `problem` says why it is not converted ("" when it is), `code` with which code.
+    """
+
+    call: ast.Call
+    name: str
+    target: str
+    key: Key
+    found: Match | None
+    lr: ast.expr | str
+    model: str = ""
+    arrays: tuple[str, ...] = ()
+    problem: str = ""
+    code: str = "JM208"
+    advice: str = ""
+
+
+@dataclass
+class Optimizers:
+    """All optimizer constructions of a file, by the variable they are assigned to."""
+
+    unit: Unit
+    calls: list[OptimizerCall] = field(default_factory=list)
+
+    def key(self, node: ast.expr) -> Key | None:
+        """The variable that `node` reads or writes: its scope (or class, for `self.x`) and text."""
+        if isinstance(node, ast.Name):
+            scope = self.unit.scope(node).lookup(node.id)
+            return (scope.node, node.id) if scope is not None else None
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
+            cls = self.unit.tree.class_of(node)
+            return (cls, ast.unparse(node)) if cls is not None else None
+        return None
+
+    def of(self, node: ast.expr) -> OptimizerCall | None:
+        """The construction behind a variable; with several, the first that has a problem, or one that stands for all."""
+        key = self.key(node)
+        found = [c for c in self.calls if c.key == key] if key is not None else []
+        if not found:
+            return None
+        if len({(c.model, c.arrays) for c in found}) > 1:
+            return replace(found[0], problem="it is made of different parameters in several places")
+        return next((c for c in found if c.problem), found[0])
+
+
+def find_optimizers(plan: Plan) -> Optimizers:
+    """Read every `torch.optim.X(…)` of the file."""
+    unit = plan.unit
+    optimizers = Optimizers(unit)
+    for node in unit.tree.parents:
+        if not isinstance(node, ast.Call):
+            continue
+        dotted = unit.resolve(node.func) or ""
+        row = unit.book.find(dotted) if dotted.startswith("torch.optim.") else None
+        if row is not None and row.get("kind") == "Optimizer" and not row.get("unmapped"):
+            optimizers.calls.append(_read(plan, optimizers, node, dotted))
+    return optimizers
+
+
+def _read(plan: Plan, optimizers: Optimizers, call: ast.Call, dotted: str) -> OptimizerCall:
+    unit = plan.unit
+    row = unit.book.find(dotted)
+    assert row is not None and row.signature is not None
+    parent = unit.tree.parents[call]
+    target = parent.targets[0] if isinstance(parent, ast.Assign) and len(parent.targets) == 1 else None
+    key = optimizers.key(target) if target is not None else None
+    made = OptimizerCall(call, dotted, ast.unparse(target) if key and target else "", key or (call, ""), None, "")
+    arguments = bind(row.signature, call)
+    if isinstance(arguments, Mismatch):
+        code = {"star": "JM207", "missing": "JM203"}.get(arguments.reason, "JM202")
+        return replace(made, problem=f"{arguments.detail or 'starred'} is not understood", code=code)
+    params = arguments.named.pop("params")
+    found = choose(row, row.signature, arguments, unit)
+    if isinstance(found, Refusal):
+        return replace(made, problem=found.message, code=found.code, advice=found.advice)
+    default = row.signature.by_name["lr"].default or ""
+    made = replace(made, found=found, lr=arguments.named.get("lr", default))
+    model, arrays, problem = _parameters(unit, params)
+    return replace(made, model=model, arrays=arrays, problem=problem)
+
+
+def _parameters(unit: Unit, node: ast.expr) -> tuple[str, tuple[str, ...], str]:
+    """(model, leaf tensors, problem) of the first argument."""
+    if (
+        isinstance(node, ast.Call)
+        and unit.resolve(node.func) in ("builtins.list", "builtins.iter")
+        and len(node.args) == 1
+    ):
+        return _parameters(unit, node.args[0])
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "parameters":
+        owner = node.func.value
+        if isinstance(owner, (ast.Name, ast.Attribute)) and not node.args and not node.keywords:
+            return ast.unparse(owner), (), ""
+    if isinstance(node, (ast.List, ast.Tuple)) and node.elts and all(isinstance(e, ast.Name) for e in node.elts):
+        names = tuple(e.id for e in node.elts if isinstance(e, ast.Name))
+        for element, name in zip(node.elts, names, strict=True):
+            if problem := _leaf(unit, element, name):
+                return "", (), problem
+        return "", names, ""
+    if any(isinstance(n, ast.Dict) for n in ast.walk(node)):
+        return (
+            "",
+            (),
+            "parameter groups are not converted yet: use optax.multi_transform with a label for each parameter",
+        )
+    return "", (), f"`{ast.unparse(node)[:60]}`: nothing shows whose parameters these are"
+
+
+def _leaf(unit: Unit, node: ast.expr, name: str) -> str:
+    """Why a name is no leaf tensor of this scope; "" when it is: made once, with gradients, and never known by another name."""
+    scope = unit.scope(node).lookup(name)
+    bindings = scope.bindings[name] if scope is not None else []
+    stmt = unit.tree.parents.get(bindings[0].node) if len(bindings) == 1 else None
+    made = stmt.value if isinstance(stmt, ast.Assign) else None
+    if scope is None or scope is not unit.scope(node) or not isinstance(made, ast.Call):
+        return f"`{name}` is not made in the same place as its optimizer"
+    grads = any(
+        k.arg == "requires_grad" and isinstance(k.value, ast.Constant) and k.value.value is True for k in made.keywords
+    )
+    if not grads and unit.resolve(made.func) != "torch.nn.Parameter":
+        return f"`{name}` is not made as a leaf with requires_grad=True"
+    for use in unit.tree.parents:
+        if isinstance(use, ast.Name) and use.id == name and isinstance(use.ctx, ast.Load):
+            up = unit.tree.parents[use]
+            alias = isinstance(up, ast.Assign) or (
+                isinstance(up, (ast.List, ast.Tuple, ast.Dict)) and up is not unit.tree.parents[node]
+            )
+            if alias or (unit.scope(use) is not scope and unit.scope(use).lookup(name) is scope):
+                return f"`{name}` is known by another name too"
+    return ""
+
+
+def optax_text(found: Match, lr: str) -> Callable[[Writer], str]:
+    """The optax expression of a match, with `lr` in the place of the learning rate ("": the argument's own text)."""
+
+    def build(writer: Writer) -> str:
+        return "".join(p if isinstance(p, str) else _hole(p, found, lr, writer) for p in found.form.pieces)
+
+    return build
+
+
+def _hole(hole: Hole, found: Match, lr: str, writer: Writer) -> str:
+    if hole.name == "lr" and lr:
+        return lr
+    node = found.arguments.named.get(hole.name)
+    if node is None:
+        return found.signature.by_name[hole.name].default or ""
+    if hole.filter.isdigit():
+        index = int(hole.filter)
+        if isinstance(node, (ast.Tuple, ast.List)):
+            return writer.at_level(node.elts[index], hole.level, hole.enclosed)
+        return f"{writer.at_level(node, 15)}[{index}]"
+    return writer.at_level(node, hole.level, hole.enclosed)

@@ -1,0 +1,83 @@
+"""Who is who in a training step: the optimizer and the model, by kind or by use."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from ...read.unit import Unit
+
+
+class NotPlain(Exception):
+    """A training step has a part that the plain form does not have. The text says which; it becomes the finding's message."""
+
+
+def method_call(stmt: ast.AST, name: str) -> ast.Call | None:
+    """The call of a statement `x.name(…)`."""
+    call = stmt.value if isinstance(stmt, ast.Expr) else None
+    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == name:
+        return call
+    return None
+
+
+def function_of(unit: Unit, node: ast.AST) -> ast.AST:
+    """The function around a node, or the module."""
+    return unit.tree.function(node) or unit.tree.root
+
+
+def _where(unit: Unit, node: ast.expr) -> ast.AST:
+    """Where to look for other uses of `node`: the class for `self.x`, else the function."""
+    cls = unit.tree.class_of(node) if ast.unparse(node).startswith("self.") else None
+    return cls or function_of(unit, node)
+
+
+def is_optimizer(unit: Unit, node: ast.expr) -> bool:
+    """By kind, or by use: zero_grad is called on it and its kind is not known."""
+    kind = unit.kind(node)
+    if kind.known:
+        return kind.tag == "Optimizer"
+    text = ast.unparse(node)
+    return any(
+        isinstance(n, ast.Attribute) and n.attr == "zero_grad" and ast.unparse(n.value) == text
+        for n in ast.walk(_where(unit, node))
+    )
+
+
+def has_parameters(unit: Unit, node: ast.expr) -> bool:
+    """Whether a module can hold parameters: torch's losses and activations do not."""
+    kind = unit.kind(node)
+    row = unit.book.find(kind.name) if kind.facts is None else None
+    if row is None or not row.get("layer"):
+        return True
+    return bool(row.get("params"))
+
+
+def is_model(unit: Unit, node: ast.AST) -> bool:
+    """Whether a name or attribute is a module with parameters, by kind or by use."""
+    if not isinstance(node, (ast.Name, ast.Attribute)):
+        return False
+    kind = unit.kind(node)
+    if kind.known:
+        return kind.tag == "Module" and kind.name not in ("plain", "super") and has_parameters(unit, node)
+    text = ast.unparse(node)
+    return any(
+        isinstance(n, ast.Attribute) and n.attr in ("train", "eval", "parameters") and ast.unparse(n.value) == text
+        for n in ast.walk(_where(unit, node))
+    )
+
+
+def the_model(unit: Unit, code: Iterable[ast.AST]) -> str:
+    """The one module that `code` calls, as source text. Raises NotPlain when there is none or more than one."""
+    found: dict[str, None] = {}
+    for part in code:
+        for node in ast.walk(part):
+            if isinstance(node, ast.Call):
+                owner = node.func.value if isinstance(node.func, ast.Attribute) else None
+                model = next((n for n in (node.func, owner) if n is not None and is_model(unit, n)), None)
+                if model is not None and ast.unparse(model) != "self":
+                    found[ast.unparse(model)] = None
+    if not found:
+        raise NotPlain("nothing shows which model the loss depends on: annotate it (model: nn.Module)")
+    if len(found) > 1:
+        raise NotPlain(f"several modules take part: {', '.join(found)}")
+    return next(iter(found))
