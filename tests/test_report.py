@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from dataclasses import replace
 from importlib import resources
@@ -154,8 +155,8 @@ def test_each_hunk_is_headed_by_rule_and_reason() -> None:
     lines = diff_bytes(outcome("".join(LINES), after, CAT, twice, replace(RAND, start=(20, 1), end=(20, 2)), CLASS))
     heads = [line for line in lines.decode().splitlines() if line.startswith("@@")]
     assert heads == [
-        "@@ -1,6 +1,6 @@ torch.cat -> jnp.concatenate(…) [JM001] (x2)",
-        "@@ -17,7 +17,7 @@ torch.rand: random numbers come from another stream [JM121]",
+        "@@ -1,4 +1,4 @@ torch.cat -> jnp.concatenate(…) [JM001] (x2)",
+        "@@ -19,3 +19,3 @@ torch.rand: random numbers come from another stream [JM121]",
     ]
 
 
@@ -166,9 +167,27 @@ def test_a_hunk_that_only_a_class_explains_names_the_class() -> None:
     )
 
 
+def test_a_long_heading_drops_plain_conversions_first() -> None:
+    many = [finding("JM001", f"torch.f{n}", message=f"torch.f{n} -> g") for n in range(10)]
+    assert reasons([*many, RAND, VIEW], most=4) == [
+        "torch.f0 -> g [JM001]",
+        "torch.f1 -> g [JM001]",
+        "torch.rand: random numbers come from another stream [JM121]",
+        "left: torch.Tensor.view: the receiver is unknown [JM201]",
+        "and 8 more",
+    ]
+    assert len(reasons(many, most=10)) == 10
+    assert len(reasons([RAND, VIEW, COMPILE], most=1)) == 3
+
+
 def test_what_was_left_is_said_in_the_hunk() -> None:
     assert reasons([VIEW]) == ["left: torch.Tensor.view: the receiver is unknown [JM201]"]
     assert len(reasons([replace(VIEW, message="long " * 100)])[0]) < 120
+
+
+def test_imports_need_no_finding() -> None:
+    shown = diff_bytes(outcome("import torch\nx = 1\ny = 2\nz = 3\n", "import jax\nx = 1\ny = 2\nz = 4\n"))
+    assert re.findall(rb"^@@.*", shown, re.MULTILINE) == [b"@@ -1,2 +1,2 @@ imports", b"@@ -3,2 +3,2 @@"]
 
 
 def test_no_change_no_diff() -> None:
@@ -179,6 +198,7 @@ def test_no_change_no_diff() -> None:
     ("before", "after", "more"),
     [
         ("".join(LINES), edited(LINES, 2, 15, 16, 30), {}),
+        ("".join(LINES), edited(LINES, 1, 3, 6, 7, 10, 14, 18), {}),
         ("".join(LINES), "import jax\n" + "".join(LINES), {}),
         ("".join(LINES), "".join(LINES[:10] + LINES[12:]), {}),
         ("a\nb", "a\nc", {}),
@@ -193,7 +213,7 @@ def test_no_change_no_diff() -> None:
         ("one\n", "two\n", {"path": "with blank/ä.py"}),
     ],
     ids=[
-        "several hunks", "insertion at the top", "deletion", "no newline at the end", "newline added",
+        "several hunks", "hunks that touch", "insertion at the top", "deletion", "no newline at the end", "newline added",
         "newline removed", "CRLF", "form feed and line separator", "latin-1", "BOM", "empty before", "empty after",
         "name with a blank",
     ],

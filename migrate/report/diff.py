@@ -11,7 +11,9 @@ from pathlib import PurePath
 from .findings import Finding, Outcome, fate
 from .style import PLAIN, Colour, Style
 
-CONTEXT = 3
+CONTEXT = 1  # lines around a change: few, so that a heading is about what one sees under it
+MOST = 8  # phrases in a heading
+LONG_SPAN = 6  # lines; a finding about more than these is about a whole class, function or loop
 LONGEST = 100  # characters of one phrase in a hunk's heading
 _COLOURS: dict[str, Colour] = {"+": "green", "-": "red", "@": "cyan"}
 _PLAIN_NAME = re.compile(r"[\w./@+=,:~-]+")
@@ -37,20 +39,49 @@ def diff_lines(outcome: Outcome) -> list[str]:
     # A tab ends a name with blanks in it; git and patch both read it so.
     end = "\n" if _PLAIN_NAME.fullmatch(name) else "\t\n"
     lines = [f"--- a/{name}{end}", f"+++ b/{name}{end}"]
-    matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
-    for group in matcher.get_grouped_opcodes(CONTEXT):
-        lines.append(_hunk_head(group, outcome))
-        lines.extend(_hunk_body(group, before, after))
+    for group in _hunks(difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes()):
+        body = list(_hunk_body(group, before, after))
+        lines.append(_hunk_head(group, outcome, body))
+        lines.extend(body)
     return lines
 
 
-def reasons(findings: Sequence[Finding]) -> list[str]:
-    """One phrase for each kind of change, in order of place, with how often it occurs."""
+def reasons(findings: Sequence[Finding], most: int = MOST) -> list[str]:
+    """One phrase for each kind of change, in order of place, with how often it occurs.
+
+    Of more than `most` the plain conversions go first, and the last phrase says how many are not shown.
+    """
     counts: dict[str, int] = {}
+    plain: dict[str, None] = {}
     for finding in findings:
         phrase = _reason(finding)
         counts[phrase] = counts.get(phrase, 0) + 1
-    return [phrase if n == 1 else f"{phrase} (x{n})" for phrase, n in counts.items()]
+        if finding.severity == "note":
+            plain[phrase] = None
+    dropped = set(list(plain)[max(0, len(plain) - max(0, len(counts) - most)) :])
+    shown = [phrase if n == 1 else f"{phrase} (x{n})" for phrase, n in counts.items() if phrase not in dropped]
+    return [*shown, f"and {len(dropped)} more"] if dropped else shown
+
+
+def _hunks(opcodes: Opcodes) -> Iterator[Opcodes]:
+    """The opcodes in groups, cut wherever two changes have lines enough between them for the context of both.
+
+    (difflib joins hunks that touch. git takes touching ones, but none without a line of context.)
+    """
+    group: Opcodes = []
+    for tag, a1, a2, b1, b2 in opcodes:
+        if tag != "equal":
+            group.append((tag, a1, a2, b1, b2))
+            continue
+        last = a2 == opcodes[-1][2] and b2 == opcodes[-1][4]
+        if group and (last or a2 - a1 >= 2 * CONTEXT):
+            end = min(a2, a1 + CONTEXT)
+            yield [*group, ("equal", a1, end, b1, b1 + end - a1)]
+            group = []
+        start = a1 if group else max(a1, a2 - CONTEXT)
+        group.append(("equal", start, a2, b2 - (a2 - start), b2))
+    if any(tag != "equal" for tag, *_ in group):
+        yield group
 
 
 def _reason(finding: Finding) -> str:
@@ -72,17 +103,22 @@ class _Span:
         return finding.start[0] <= self.last and finding.end[0] >= self.first
 
 
-def _hunk_head(group: Opcodes, outcome: Outcome) -> str:
+def _hunk_head(group: Opcodes, outcome: Outcome, body: Sequence[str]) -> str:
     (_, a1, _, b1, _), (_, _, a2, _, b2) = group[0], group[-1]
     changed = [_Span(i + 1, max(j, i + 1)) for tag, i, j, _, _ in group if tag != "equal"]
     hit = sorted(f for f in outcome.findings if any(span.meets(f) for span in changed))
-    text = "; ".join(reasons(_innermost(hit)))
+    text = "; ".join(reasons(_innermost(hit))) or ("imports" if _only_imports(body) else "")
     return f"@@ -{_range(a1, a2)} +{_range(b1, b2)} @@{' ' if text else ''}{text}\n"
+
+
+def _only_imports(body: Sequence[str]) -> bool:
+    changed = [line[1:].split() for line in body if line[0] in "+-"]
+    return all(words[0] in ("import", "from") for words in changed if words)
 
 
 def _innermost(findings: Sequence[Finding]) -> list[Finding]:
     """Without those findings about a whole class or function whose lines merely reach over the hunk."""
-    short = [f for f in findings if f.end[0] - f.start[0] < 2 * CONTEXT]
+    short = [f for f in findings if f.end[0] - f.start[0] < LONG_SPAN]
     return short or list(findings)
 
 
