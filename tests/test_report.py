@@ -213,7 +213,7 @@ def test_no_change_no_diff() -> None:
         ("one\n", "two\n", {"path": "with blank/ä.py"}),
     ],
     ids=[
-        "several hunks", "hunks that touch", "insertion at the top", "deletion", "no newline at the end", "newline added",
+        "several hunks", "hunks that touch", "insertion at the top", "deletion", "no newline at the end", "line added",
         "newline removed", "CRLF", "form feed and line separator", "latin-1", "BOM", "empty before", "empty after",
         "name with a blank",
     ],

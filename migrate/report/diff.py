@@ -18,7 +18,7 @@ LONGEST = 100  # characters of one phrase in a hunk's heading
 _COLOURS: dict[str, Colour] = {"+": "green", "-": "red", "@": "cyan"}
 _PLAIN_NAME = re.compile(r"[\w./@+=,:~-]+")
 
-Opcodes = list[tuple[str, int, int, int, int]]
+Opcodes = Sequence[tuple[str, int, int, int, int]]
 
 
 def diff_bytes(outcome: Outcome, style: Style = PLAIN) -> bytes:
@@ -68,7 +68,7 @@ def _hunks(opcodes: Opcodes) -> Iterator[Opcodes]:
 
     (difflib joins hunks that touch. git takes touching ones, but none without a line of context.)
     """
-    group: Opcodes = []
+    group: list[tuple[str, int, int, int, int]] = []
     for tag, a1, a2, b1, b2 in opcodes:
         if tag != "equal":
             group.append((tag, a1, a2, b1, b2))
