@@ -166,7 +166,7 @@ def _checked(overrides: Mapping[str, Any], text: str) -> dict[str, Any]:
             raise CaseError(f"example `{text}`: unknown setting {key!r}")
         if not isinstance(value, _OVERRIDES[key]) or isinstance(value, bool):
             raise CaseError(f"example `{text}`: {key} = {value!r} has the wrong type")
-        if key in ("steps", "lr", "tolerance") and value < 0:
+        if isinstance(value, (int, float)) and key != "seed" and value < 0:
             raise CaseError(f"example `{text}`: {key} = {value!r} must not be negative")
     if overrides.get("optimizer", "sgd") not in OPTIMIZERS:
         raise CaseError(f"example `{text}`: optimizer must be one of {', '.join(OPTIMIZERS)}")
@@ -261,6 +261,8 @@ def _array(node: ast.expr, text: str) -> ArraySpec:
         raise CaseError(f"example `{text}`: `{shown}`: expected whole numbers for the shape, as in {dtype}[4, 8]")
     if high is not None and (dtype == "bool" or not (low or 0) < high):
         raise CaseError(f"example `{text}`: `{shown}`: " + ("bool has no range" if dtype == "bool" else "empty range"))
+    if dtype[0] in "iu" and any(isinstance(bound, float) for bound in (low, high)):
+        raise CaseError(f"example `{text}`: `{shown}`: the bounds of {dtype} must be whole numbers")
     return ArraySpec(dtype, shape, low, high)
 
 

@@ -12,7 +12,8 @@ from .loading import Blocker, forget, load, namespace
 
 sys.meta_path.insert(0, Blocker())
 
-import jax  # noqa: E402 - only after torch is out of reach
+import flax  # noqa: E402 - only after torch is out of reach
+import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 import optax  # noqa: E402
@@ -97,12 +98,9 @@ class Converted:
             self.dropouts.wrap(load(layer_file))
         self.names = namespace(load(self.item.file))
         self.layers = layer_module(self.item.file.parent)
-        versions = {m.__name__: m.__version__ for m in (jax, __import__("flax"), optax)}
-        return {}, {
-            "versions": versions,
-            "device": str(jax.devices()[0]),
-            "x64": bool(jax.config.read("jax_enable_x64")),
-        }
+        versions = {m.__name__: m.__version__ for m in (jax, flax, optax)}
+        x64 = jax.dtypes.canonicalize_dtype(np.float64) == np.float64
+        return {}, {"versions": versions, "device": str(jax.devices()[0]), "x64": bool(x64)}
 
     def build(self) -> Result:
         """Build the module and take its interface down; raise where the weights cannot be carried over."""
