@@ -15,6 +15,7 @@ from .config import ExitCode, load_settings
 from .report.findings import CODES, Code
 from .report.style import Style, style_for
 from .rulebook import Row, RuleBook, load_rules
+from .rulebook.load import packages
 
 # How people write the modules of torch; a name that starts with a lower-case letter and one dot is a method (`x.view`).
 _SHORT = {"nn": "torch.nn", "F": "torch.nn.functional", "optim": "torch.optim", "init": "torch.nn.init"}
@@ -31,6 +32,9 @@ def run_explain(name: str, rules: Sequence[Path]) -> int:
         return ExitCode.DONE
     book = load_rules((*load_settings(Path.cwd()).rules, *rules))
     found = find_rows(name, book)
+    if not found and name in packages():
+        print(f"{style('bold', name)}  package built on torch (JM303)\n  advice     {packages()[name]}")
+        return ExitCode.DONE
     if not found:
         return _unknown(f"no rule for {name}", suggestions(name, book))
     print("\n\n".join("\n".join(row_lines(row, style)) for row in found))

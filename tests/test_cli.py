@@ -139,6 +139,14 @@ def test_findings_are_lines_with_a_place(run: Run, tmp_path: Path) -> None:
     assert "unmapped: torch.no_such_function (1)" in answer.err
 
 
+def test_the_example_of_the_readme_is_true(run: Run, tmp_path: Path) -> None:
+    readme = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+    before, after = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
+    (tmp_path / "head.py").write_text(before, encoding="utf-8")
+    assert run("convert", "head.py", "-o", "head_jax.py").code == 0
+    assert (tmp_path / "head_jax.py").read_text(encoding="utf-8") == after
+
+
 # Convert: writing
 
 
@@ -577,6 +585,12 @@ def test_explain_takes_the_usual_spellings(run: Run, name: str, found: str) -> N
     answer = run("explain", name)
     assert answer.code == 0
     assert re.search(rf"^{re.escape(found)}  |^  also .*\b{re.escape(found)}\b", answer.out, re.MULTILINE)
+
+
+def test_explain_knows_packages_built_on_torch(run: Run) -> None:
+    answer = run("explain", "timm")
+    assert answer.code == 0
+    assert answer.out.startswith("timm  package built on torch (JM303)\n  advice ")
 
 
 def test_explain_shows_what_a_rule_does(run: Run) -> None:
