@@ -10,6 +10,7 @@ import resource
 import stat
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -545,6 +546,15 @@ def test_a_rule_file_of_ones_own(run: Run, tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text('[tool.jaxmigrate]\nrules = ["my.toml"]\n', encoding="utf-8")
     assert run("convert", "m.py").code == 0
     assert "torch.no_such_function" in run("rules").out
+
+
+def test_the_example_of_the_contributing_guide_is_true(run: Run, tmp_path: Path) -> None:
+    guide = (Path(__file__).parent.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    (row,) = re.findall(r"```toml\n(.*?)```", guide, re.DOTALL)
+    (tmp_path / "my.toml").write_text(row, encoding="utf-8")
+    (case,) = tomllib.loads(row)["torch.unravel_index"]["cases"]
+    write(tmp_path, m=f"import torch\n\n\ndef f(i: torch.Tensor):\n    return {case[0]}\n")
+    assert f"+    return {case[1]}\n" in run("convert", "m.py", "--rules", "my.toml").out
 
 
 @pytest.mark.parametrize(
