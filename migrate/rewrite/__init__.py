@@ -11,9 +11,10 @@ def passes() -> Sequence[Callable[[Plan], None]]:
     """Structure first (it takes nodes away from the rows), rows next, then what needs the rows' decisions."""
     from .calls import plan_calls
     from .devices import plan_devices
+    from .indexing import plan_indexing
     from .inplace import plan_inplace
     from .modules import plan_modules
     from .randomness import plan_keys
     from .training import plan_training
 
-    return (plan_modules, plan_training, plan_devices, plan_inplace, plan_calls, plan_keys)
+    return (plan_modules, plan_training, plan_devices, plan_inplace, plan_calls, plan_indexing, plan_keys)

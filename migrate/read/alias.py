@@ -1,0 +1,203 @@
+"""Who else can see a write to a tensor: aliases that are still read when the write has happened."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from .aliasflow import CALLER, KEPT, NONE, Env, Flow, Sites
+from .facts import ClassFacts, FunctionFacts
+from .unit import Unit
+from .views import Modules
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Someone who would see a write: `text` says who, for people."""
+
+    text: str
+    parameter: str = ""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a function does with its parameters: names of those that its result may reach, of those that it keeps, and
+    whether its result may reach other memory that outlives the call."""
+
+    returned: frozenset[str]
+    kept: frozenset[str]
+    heap: bool
+
+
+class Aliases:
+    """Alias questions about one file, answered from flows that are run when first asked for."""
+
+    def __init__(self, unit: Unit) -> None:
+        self.unit = unit
+        self.modules = Modules(unit)
+        self._flows: dict[ast.AST, Flow] = {}
+        self._summaries: dict[FunctionFacts, Summary | None] = {}
+        self._others: dict[int, Aliases] = {id(unit): self}
+
+    def flow(self, node: ast.AST) -> Flow:
+        """The flow of the function, class body or module that runs `node`."""
+        owner: ast.AST = self.unit.tree.root
+        for up in self.unit.tree.ancestors(node):
+            if isinstance(up, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                owner = up
+                break
+        return self._flow(owner)
+
+    def _flow(self, owner: ast.AST) -> Flow:
+        if owner not in self._flows:
+            self._flows[owner] = Flow(self, owner)
+        return self._flows[owner]
+
+    def summary(self, callee: FunctionFacts) -> Summary:
+        """What `callee` does with its parameters. A function that leads back to itself is taken to do everything."""
+        if callee.unit is not self.unit:
+            other = self._others.get(id(callee.unit))
+            if other is None:
+                other = Aliases(callee.unit)
+                other._others, other._summaries = self._others, self._summaries
+                self._others[id(callee.unit)] = other
+            return other.summary(callee)
+        if callee in self._summaries:
+            return self._summaries[callee] or self._everything(callee)
+        self._summaries[callee] = None
+        flow = self._flow(callee.node)
+        kept = frozenset().union(*(e[KEPT] for e in flow.ends), *flow.stored.values())
+        heap = any(s == "heap" or s.startswith(("outer", "attr", "var", "view")) for s in flow.returned)
+        found = Summary(_parameters(flow.returned), _parameters(kept), heap)
+        self._summaries[callee] = found
+        return found
+
+    def _everything(self, callee: FunctionFacts) -> Summary:
+        spec = callee.node.args
+        names = frozenset(a.arg for a in [*spec.posonlyargs, *spec.args, *spec.kwonlyargs])
+        return Summary(names, names, True)
+
+    def reached(self, stmt: ast.stmt, expr: ast.expr) -> Sites:
+        """The memory that `expr` may reach in front of `stmt`."""
+        flow = self.flow(stmt)
+        return flow.sites(expr, dict(flow.before.get(stmt, {CALLER: NONE, KEPT: NONE})))
+
+    def is_temporary(self, stmt: ast.stmt, expr: ast.expr) -> bool:
+        """Whether nothing but `expr` itself reaches its memory."""
+        sites = self.reached(stmt, expr)
+        flow = self.flow(stmt)
+        env = flow.before.get(stmt, {})
+        return all(s.startswith("new") for s in sites) and not any(sites & held for held in env.values())
+
+    def holders(
+        self, stmt: ast.stmt, base: ast.expr, still: ast.stmt | None = None, itself: bool = False
+    ) -> list[Holder]:
+        """Who else sees a write that `stmt` does to the memory of `base` (a name or an attribute).
+
+        With `itself`, `base` too counts when it is read after the statement. `still` is the statement after which names
+        must be dead when that is not `stmt`.
+        """
+        flow = self.flow(stmt)
+        env = dict(flow.before.get(stmt, {CALLER: NONE, KEPT: NONE}))
+        written = flow.sites(base, env)
+        key = ast.unparse(base)
+        variable = self.unit.kind(base).tag == "Variable"
+        if variable:  # who holds the Variable itself sees its new value; who holds a view of it does not
+            written = flow.views(written)
+        live = flow.live.after.get(still or stmt, frozenset())
+        found = [self._name(h, base, stmt) for h in env if (h != key or itself) and self._sees(h, env, written, live)]
+        if not variable:
+            found += self._outside(written, env, key)
+        if isinstance(base, ast.Attribute) and not variable:
+            found += self._shared_attribute(base, stmt)
+        return found
+
+    def _sees(self, holder: str, env: Env, written: Sites, live: frozenset[str]) -> bool:
+        if holder in (CALLER, KEPT) or not env[holder] & written:
+            return False
+        return holder in live or "." in holder
+
+    def _name(self, holder: str, base: ast.expr, stmt: ast.stmt) -> Holder:
+        line = self._bound_at(holder, stmt)
+        where = f"`{holder}` (line {line})" if line else f"`{holder}`"
+        return Holder(
+            f"{where} shares memory with `{ast.unparse(base)}`"
+            if holder != ast.unparse(base)
+            else f"{where} is read later"
+        )
+
+    def _bound_at(self, key: str, stmt: ast.stmt) -> int:
+        flow = self.flow(stmt)
+        lines = [0]
+        for node in ast.walk(flow.owner):
+            if (
+                isinstance(node, (ast.Name, ast.Attribute))
+                and isinstance(node.ctx, ast.Store)
+                and ast.unparse(node) == key
+            ):
+                lines.append(node.lineno)
+        before = [n for n in lines if n < stmt.lineno]
+        return max(before) or max(lines)
+
+    def _outside(self, written: Sites, env: Env, key: str) -> list[Holder]:
+        found = []
+        for site in sorted(written & env[CALLER]):
+            tag, _, name = site.partition(" ")
+            if tag == "param":
+                found.append(Holder(f"the caller sees this write through the parameter `{name}`", name))
+            elif tag == "outer":
+                found.append(Holder(f"`{name}` belongs to the code around this function"))
+            else:
+                found.append(Holder(f"nothing shows where the memory of `{key}` comes from"))
+        for site in sorted(written - env[CALLER]):
+            if site in env[KEPT]:
+                found.append(Holder(f"a reference to the memory of `{key}` was kept elsewhere"))
+            elif site.startswith("view var"):
+                name = site.removeprefix("view var ")
+                if name != key:
+                    found.append(Holder(f"`{name}` shares memory with `{key}`"))
+        return found[:2]
+
+    def _shared_attribute(self, base: ast.Attribute, stmt: ast.stmt) -> list[Holder]:
+        """Whether a plain tensor attribute may be reached from outside: given in, handed out, or stored twice."""
+        facts = self.unit.kind(base.value).facts
+        text = f"`{ast.unparse(base)}` may be held elsewhere"
+        if not isinstance(facts, ClassFacts) or not isinstance(base.value, ast.Name):
+            return [Holder(text)]
+        for cls in facts.lineage():
+            if cls.unit is not self.unit:
+                return [Holder(text)]
+            for method in cls.methods.values():
+                reason = self._leaks(method, base.attr)
+                if reason:
+                    return [Holder(reason)]
+        if any(self._read_elsewhere(n, base.attr) for n in self.unit.tree.parents):
+            return [Holder(f"`.{base.attr}` is read from outside its class")]
+        return []
+
+    def _leaks(self, method: FunctionFacts, attr: str) -> str:
+        flow = self._flow(method.node)
+        own = flow.params[0] if flow.params else ""
+        key = f"{own}.{attr}"
+        mine = {f"attr {key}"}
+        for stored, sites in flow.stored.items():
+            if stored == key and any(not s.startswith(("new", "old", f"attr {key}")) for s in sites):
+                return f"`{key}` is set in {method.name}() to memory that others may hold"
+            if stored == key:
+                mine |= sites
+        for stored, sites in flow.stored.items():
+            if stored != key and mine & sites:
+                return f"`{stored}` shares memory with `{key}` ({method.name}())"
+        ends = frozenset().union(*(e[KEPT] for e in flow.ends))
+        if mine & (flow.returned | ends):
+            return f"{method.name}() hands out `{key}`"
+        return ""
+
+    def _read_elsewhere(self, node: ast.AST, attr: str) -> bool:
+        if not isinstance(node, ast.Attribute) or node.attr != attr or not isinstance(node.ctx, ast.Load):
+            return False
+        return not (isinstance(node.value, ast.Name) and node.value.id == "self") and not self.unit.resolve(node)
+
+
+def _parameters(sites: Sites) -> frozenset[str]:
+    return frozenset(s.removeprefix("param ") for s in sites if s.startswith("param "))

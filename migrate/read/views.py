@@ -1,0 +1,134 @@
+"""Which torch operations may hand out memory that they were given. Measured for torch 2.13: see tests/test_alias.py.
+
+Everything that torch documents as a view is here, and everything that returns its own input when there is nothing to do
+(`contiguous`, `to`, `reshape`, `Dropout` in eval mode). What is not here and has a rule makes new memory.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from .facts import ClassFacts
+from .kinds import CONTAINERS
+from .unit import Unit
+
+VIEWS = frozenset(
+    """view view_as reshape reshape_as flatten unflatten ravel t T mT H mH permute transpose swapaxes swapdims movedim moveaxis
+    unsqueeze squeeze expand expand_as broadcast_to broadcast_tensors detach data contiguous to float double half bfloat16 int
+    long bool byte short char cpu cuda type type_as as_tensor asarray from_numpy numpy split split_with_sizes tensor_split
+    hsplit vsplit dsplit chunk unbind narrow select diagonal unfold atleast_1d atleast_2d atleast_3d real imag view_as_real
+    view_as_complex positive conj adjoint resolve_conj resolve_neg as_strided meshgrid pin_memory dropout dropout1d dropout2d
+    dropout3d alpha_dropout feature_alpha_dropout feature_dropout einsum pixel_shuffle pixel_unshuffle channel_shuffle
+    native_channel_shuffle Parameter Buffer rearrange repeat reduce pack unpack checkpoint checkpoint_sequential coalesce
+    block_diag sum_to_size to_dense from_dlpack frombuffer cartesian_prod chain_matmul multi_dot""".split()
+)
+VIEW_ATTRIBUTES = frozenset("T mT H mH data real imag".split())
+PASSING_LAYERS = frozenset(
+    f"torch.nn.{n}"
+    for n in """Identity Dropout Dropout1d Dropout2d Dropout3d AlphaDropout FeatureAlphaDropout Flatten Unflatten PixelShuffle
+    PixelUnshuffle ChannelShuffle Module ModuleList ModuleDict Sequential""".split()
+)
+INPLACE_LAST = frozenset(
+    """ReLU ReLU6 LeakyReLU ELU SELU CELU SiLU Mish Hardswish Hardsigmoid Hardtanh RReLU Threshold Dropout Dropout2d relu relu6
+    leaky_relu elu selu celu silu mish hardswish hardsigmoid hardtanh threshold""".split()
+)
+
+
+def is_view(name: str) -> bool:
+    """Whether the torch function or method of this short name may return memory of its (first) argument."""
+    return name in VIEWS or (name.endswith("_") and not name.endswith("__"))
+
+
+class Modules:
+    """What calling a sub-module does with its argument, as far as constructors in the source show."""
+
+    def __init__(self, unit: Unit) -> None:
+        self.unit = unit
+
+    def passes(self, func: ast.expr) -> bool:
+        """Whether calling the module `func` may return (a view of) its argument."""
+        built = self.constructions(func)
+        return not built or any(self._may_pass(b) for b in built)
+
+    def overwrites(self, func: ast.expr) -> str:
+        """The layer inside `func` that is built with `inplace=True` and meets the argument itself; "" when none does."""
+        for built in self.constructions(func):
+            name = self._overwriting(built)
+            if name:
+                return name
+        return ""
+
+    def constructions(self, func: ast.expr) -> list[ast.expr]:
+        """The expressions that are assigned to `self.<attr>` or to the name, over the class hierarchy."""
+        unit = self.unit
+        if isinstance(func, ast.Call):
+            return [func]
+        if isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name):
+            facts = unit.kind(func.value).facts
+            return _assigned(facts, func.attr, func.value.id) if isinstance(facts, ClassFacts) else []
+        if isinstance(func, ast.Name):
+            scope = unit.scope(func).lookup(func.id)
+            bindings = scope.bindings[func.id] if scope else []
+            ups = [unit.tree.parents.get(b.node) for b in bindings]
+            if all(isinstance(u, ast.Assign) for u in ups):
+                return [u.value for u in ups if isinstance(u, ast.Assign)]
+        return []
+
+    def _may_pass(self, node: ast.expr) -> bool:
+        if isinstance(node, ast.IfExp):
+            return self._may_pass(node.body) or self._may_pass(node.orelse)
+        if not isinstance(node, ast.Call):
+            return True
+        dotted = self.unit.resolve(node.func) or self._base(node)
+        if dotted == "torch.nn.Sequential":
+            return all(isinstance(a, ast.Starred) or self._may_pass(a) for a in node.args)
+        if not dotted.startswith("torch.nn."):
+            return True
+        return dotted in PASSING_LAYERS or dotted in CONTAINERS or may_be_inplace(node)
+
+    def _base(self, node: ast.Call) -> str:
+        """The torch layer that a project class is when it leaves `forward` alone; "" otherwise."""
+        facts = self.unit.kind(node).facts
+        if isinstance(facts, ClassFacts) and facts.method("forward") is None and facts.method("__call__") is None:
+            return facts.layer_base
+        return ""
+
+    def _overwriting(self, node: ast.expr) -> str:
+        if isinstance(node, ast.IfExp):
+            return self._overwriting(node.body) or self._overwriting(node.orelse)
+        if not isinstance(node, ast.Call):
+            return ""
+        dotted = self.unit.resolve(node.func) or ""
+        if dotted == "torch.nn.Sequential":
+            for arg in node.args:
+                name = "" if isinstance(arg, ast.Starred) else self._overwriting(arg)
+                if name or isinstance(arg, ast.Starred) or not self._may_pass(arg):
+                    return name
+            return ""
+        return dotted if dotted.startswith("torch.nn.") and may_be_inplace(node) else ""
+
+
+def may_be_inplace(call: ast.Call) -> bool:
+    """Whether the call is given `inplace=` something other than False (by keyword, or True as a last argument)."""
+    for keyword in call.keywords:
+        if keyword.arg == "inplace":
+            return not (isinstance(keyword.value, ast.Constant) and not keyword.value.value)
+    short = ast.unparse(call.func).rpartition(".")[2]
+    return (
+        short in INPLACE_LAST
+        and bool(call.args)
+        and isinstance(call.args[-1], ast.Constant)
+        and call.args[-1].value is True
+    )
+
+
+def _assigned(facts: ClassFacts, attr: str, name: str) -> list[ast.expr]:
+    found: list[ast.expr] = []
+    for cls in facts.lineage():
+        for node in ast.walk(cls.node):
+            if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None:
+                continue
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                if isinstance(target, ast.Attribute) and target.attr == attr and isinstance(target.value, ast.Name):
+                    found.append(node.value)
+    return found

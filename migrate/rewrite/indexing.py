@@ -1,0 +1,183 @@
+"""Indexing that torch and JAX read differently: lists, integers beside tensor indices, byte masks, index errors."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from ..read.source import hidden
+from ..read.unit import Unit
+from ..rulebook.precedence import ATOM
+from .plan import Plan, Whole
+from .writer import Writer
+
+NAME = "torch.Tensor.__getitem__"
+
+
+def plan_indexing(plan: Plan) -> None:
+    """Rewrite the subscripts of tensors whose meaning differs; those that read the same are no constructs."""
+    for node in plan.unit.tree.parents:
+        if isinstance(node, ast.Subscript) and not hidden(node) and node not in plan.taken:
+            if plan.unit.kind(node.value).is_tensor:
+                _subscript(plan, node)
+        elif isinstance(node, ast.Try):
+            _index_errors(plan, node)
+
+
+def index_parts(index: ast.expr) -> list[ast.expr]:
+    """The comma-separated parts of an index."""
+    return list(index.elts) if isinstance(index, ast.Tuple) else [index]
+
+
+def adds_axis_order(parts: Sequence[ast.expr], unit: Unit) -> str:
+    """Whether the axes of the result come in another order in JAX than in torch.
+
+    torch applies integers first and then looks whether the tensor indices are neighbours; NumPy and JAX count integers as
+    tensor indices. Returns "" when both agree, "integers first" when `x[ints][rest]` is what torch means, "unknown" when a
+    part might be an integer or a tensor, "other" when neither form says it.
+    """
+    roles = [_role(p, unit) for p in parts]
+    tensors = [i for i, r in enumerate(roles) if r == "tensor"]
+    advanced = [i for i, r in enumerate(roles) if r in ("tensor", "int", "unknown")]
+    if not advanced or advanced == list(range(advanced[0], advanced[-1] + 1)):
+        return ""
+    if "unknown" in roles:
+        return "unknown" if roles.count("unknown") > 1 or tensors or "int" in roles else ""
+    if not tensors:
+        return ""
+    without = [r for r in roles if r != "int"]
+    first = without.index("tensor")
+    apart = without[first : len(without) - without[::-1].index("tensor")].count("tensor") != len(tensors) or any(
+        r != "tensor" for r in without[first : len(without) - without[::-1].index("tensor")]
+    )
+    if apart or first == 0:
+        return ""
+    leading = next(i for i, r in enumerate(roles) if r != "int")
+    return "integers first" if leading and "int" not in roles[leading:] else "other"
+
+
+def _role(part: ast.expr, unit: Unit) -> str:
+    if isinstance(part, ast.Slice) or (isinstance(part, ast.Constant) and (part.value is None or part.value is ...)):
+        return "slice"
+    if isinstance(part, (ast.List, ast.ListComp)):
+        return "tensor"
+    tag = unit.kind(part).tag
+    if tag == "int":
+        return "int"
+    return "tensor" if tag in ("Tensor", "Variable", "list", "numpy") else "unknown"
+
+
+def _subscript(plan: Plan, node: ast.Subscript) -> None:
+    unit = plan.unit
+    parts = index_parts(node.slice)
+    lists = [p for p in parts if isinstance(p, (ast.List, ast.ListComp)) or unit.kind(p).tag == "list"]
+    order = adds_axis_order(parts, unit)
+    if any(_nested(p) for p in lists):
+        plan.found(
+            "JM203",
+            node,
+            NAME,
+            "an index that is a list of lists or of tensors",
+            advice="Index with one tensor an axis.",
+        )
+        return
+    if order in ("unknown", "other"):
+        message = "torch applies integer indices before tensor indices, JAX together with them: the axes may come in another order"
+        plan.found(
+            "JM201" if order == "unknown" else "JM203", node, NAME, message, advice="Index in two steps: x[i][:, j]."
+        )
+        return
+    masks = [p for p in parts if _is_bytes(p, unit)]
+    for part in lists:
+        _wrap(plan, part, "jnp.array({})")
+    for part in masks:
+        _wrap(plan, part, "{}.astype(bool)", ATOM)
+    if order and isinstance(node.ctx, ast.Load):
+        _two_steps(plan, node, parts)
+    if lists or masks or (order and isinstance(node.ctx, ast.Load)):
+        plan.found("JM001", node, NAME, "indexed as torch does", rule="indexing")
+
+
+def _nested(part: ast.expr) -> bool:
+    return isinstance(part, ast.List) and (
+        not part.elts or any(isinstance(e, (ast.List, ast.Tuple, ast.Starred)) for e in part.elts)
+    )
+
+
+def _wrap(plan: Plan, part: ast.expr, form: str, level: int = 0) -> None:
+    before = plan.whole.get(part)
+
+    def build(writer: Writer) -> str:
+        if before is not None:
+            inner = before.build(writer)
+            text = inner if before.level >= level else f"({inner})"
+        else:
+            text = writer.splice_range(
+                part, writer.tree.start(part), writer.tree.end(part), list(plan.points.get(part, ()))
+            )
+            text = (
+                text
+                if isinstance(part, (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.List, ast.ListComp))
+                or not level
+                else f"({text})"
+            )
+        return form.format(text)
+
+    plan.whole[part] = Whole(build, ATOM, (part,))
+
+
+def _is_bytes(part: ast.expr, unit: Unit) -> bool:
+    """Whether a tensor index is certainly uint8, which torch takes for a mask."""
+    if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute):
+        if part.func.attr == "byte":
+            return True
+        arguments = [*part.args, *(k.value for k in part.keywords)]
+        return any(unit.resolve(a) == "torch.uint8" for a in arguments)
+    if isinstance(part, ast.Name):
+        scope = unit.scope(part).lookup(part.id)
+        bindings = scope.bindings[part.id] if scope else []
+        ups = [unit.tree.parents.get(b.node) for b in bindings]
+        return (
+            len(ups) == 1
+            and isinstance(ups[0], ast.Assign)
+            and isinstance(ups[0].value, ast.Call)
+            and _is_bytes(ups[0].value, unit)
+        )
+    return False
+
+
+def _two_steps(plan: Plan, node: ast.Subscript, parts: list[ast.expr]) -> None:
+    count = next(i for i, p in enumerate(parts) if plan.unit.kind(p).tag != "int")
+
+    def build(writer: Writer) -> str:
+        texts = [writer.text(p) for p in parts]
+        return f"{writer.at_level(node.value, ATOM)}[{', '.join(texts[:count])}][{', '.join(texts[count:])}]"
+
+    plan.whole[node] = Whole(build, ATOM, (node.value, *parts))
+
+
+def _index_errors(plan: Plan, node: ast.Try) -> None:
+    """`except IndexError` around tensor indexing: JAX clamps instead of raising."""
+    for handler in node.handlers:
+        names = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+        if not any(isinstance(n, ast.Name) and n.id == "IndexError" for n in names):
+            continue
+        reads = [n for stmt in node.body for n in ast.walk(stmt) if _may_raise(plan.unit, n)]
+        if reads and handler.type is not None:
+            plan.found(
+                "JM209", handler.type, NAME, f"torch raises IndexError at line {reads[0].lineno}, JAX clamps the index",
+                advice="Compare the index with the shape before using it.",
+            )  # fmt: skip
+
+
+def _may_raise(unit: Unit, node: ast.AST) -> bool:
+    if isinstance(node, ast.Subscript):
+        return unit.kind(node.value).is_tensor and not isinstance(node.slice, ast.Slice)
+    if not isinstance(node, ast.Call):
+        return False
+    dotted = unit.resolve(node.func) or ""
+    short = node.func.attr if isinstance(node.func, ast.Attribute) else dotted.rpartition(".")[2]
+    tensor = isinstance(node.func, ast.Attribute) and unit.kind(node.func.value).is_tensor
+    looking = short in ("embedding", "gather", "index_select", "take", "take_along_dim", "embedding_bag")
+    module = unit.kind(node.func).name in ("torch.nn.Embedding", "torch.nn.EmbeddingBag")
+    return module or (looking and (tensor or dotted.startswith("torch.")))

@@ -1,0 +1,335 @@
+"""In-place methods and functions, `out=`, `inplace=True`."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from ...read.facts import ClassFacts
+from ...read.views import may_be_inplace
+from ...rulebook.precedence import ATOM
+from ...rulebook.rows import Row
+from ..calls import apply
+from ..layercalls import remove_argument
+from ..plan import Whole
+from ..writer import Writer
+from .context import Context
+from .places import Place, find_place
+
+AT = {"add_": "add", "sub_": "subtract", "mul_": "multiply", "div_": "divide"}
+SYMBOLS = {"add_": "+", "sub_": "-", "mul_": "*", "div_": "/"}
+SETTING = {"zero_", "fill_", "copy_"}
+
+
+@dataclass(frozen=True)
+class Written:
+    """One in-place call: its row, the name of what it calls, and the tensor that it writes to."""
+
+    call: ast.Call
+    row: Row
+    dotted: str
+    receiver: ast.expr
+
+    @property
+    def method(self) -> bool:
+        return self.dotted.startswith("torch.Tensor.")
+
+
+def _written(context: Context, node: ast.expr) -> Written | None:
+    """The in-place call that `node` is, None when it is none. `torch.nn.init` belongs to the modules pass."""
+    if not isinstance(node, ast.Call):
+        return None
+    unit = context.unit
+    dotted = unit.resolve(node.func)
+    if dotted:
+        row = (
+            unit.book.find(dotted) if dotted.startswith("torch.") and not dotted.startswith("torch.nn.init.") else None
+        )
+        if row is not None and row.get("effect") == "inplace" and node.args:
+            return Written(node, row, dotted, node.args[0])
+        return None
+    if isinstance(node.func, ast.Attribute) and unit.kind(node.func.value).is_tensor:
+        dotted = f"torch.Tensor.{node.func.attr}"
+        row = unit.book.find(dotted)
+        if row is not None and row.get("effect") == "inplace":
+            return Written(node, row, dotted, node.func.value)
+    return None
+
+
+def inplace_call(context: Context, node: ast.Call) -> None:
+    """A chain of in-place calls: `x.mul_(a).add_(b)` as a statement, or its value."""
+    last = _written(context, node)
+    if last is None:
+        return
+    chain = [last]
+    while (inner := _written(context, chain[0].receiver)) is not None:
+        chain.insert(0, inner)
+    tree = context.unit.tree
+    stmt = tree.statement(node)
+    place = find_place(chain[0].receiver, context.unit)
+    if isinstance(stmt, ast.Expr) and stmt.value is node:
+        if context.aliases.is_temporary(stmt, chain[0].receiver) and place.problem:
+            _refuse(context, chain, f"the write goes to a new tensor that nothing keeps: {place.problem}")
+            return
+        _statement(context, stmt, chain, place)
+    elif context.aliases.is_temporary(stmt, chain[0].receiver) and not isinstance(place.base, ast.Name):
+        _apply(context, chain)
+    else:
+        _value(context, stmt, chain, place)
+
+
+def _refuse(context: Context, chain: list[Written], message: str, code: str = "JM206") -> None:
+    for written in chain:
+        context.take([written.call, written.call.func])
+    advice = "Put the in-place call on a line of its own." if code == "JM205" else ""
+    if advice:
+        context.refuse(chain[-1].call, chain[-1].dotted, message, code, advice)
+    else:
+        context.refuse(chain[-1].call, chain[-1].dotted, message, code)
+
+
+def _apply(context: Context, chain: list[Written]) -> bool:
+    """Replace each call by the value its row gives. Returns whether all could be."""
+    plan = context.plan
+    for written in chain:
+        plain = Row(written.row.name, written.row.path, {k: v for k, v in written.row.data.items() if k != "effect"})
+        receiver = written.receiver if written.method else None
+        context.take([written.call, written.call.func])
+        if not apply(plan, plain, written.call, written.dotted, receiver, "no alias is read later"):
+            for done in chain:
+                context.take([done.call, done.call.func])
+                plan.whole.pop(done.call, None)
+            return False
+    return True
+
+
+def _statement(context: Context, stmt: ast.Expr, chain: list[Written], place: Place) -> None:
+    problem = _later_arguments(context, stmt, chain, place) or context.problem(place, stmt)
+    last = place.steps[-1] if place.steps else None
+    if not problem and last is not None and last.name == "index" and not context.basic(last.parts):
+        problem = "torch writes to a copy here, which nothing keeps"
+    if problem:
+        _refuse(context, chain, problem)
+        return
+    if len(chain) == 1 and _short(context, stmt, chain[0], place):
+        return
+    if not _apply(context, chain):
+        return
+    variable = context.unit.kind(place.base).tag == "Variable"
+    receiver, outer = chain[0].receiver, chain[-1].call
+    if place.steps or variable:
+        context.take(place.nodes)
+        context.take([receiver])
+        context.plan.whole[receiver] = Whole(lambda w: place.view(context.base_text(place, w), w), ATOM)
+    narrow = context.narrow and not variable and not (place.steps and place.steps[-1].name == "index")
+
+    def build(writer: Writer) -> list[str]:
+        text = _base(context, place, writer)
+        enclosed = bool(place.steps) and place.steps[-1].name == "index"
+        new = writer.at_level(outer, 1 if enclosed else ATOM if place.steps or narrow else -1, enclosed)
+        if narrow:
+            new = f"{new}.astype({text}.dtype)"
+        return [f"{text} = {place.written(text, new, writer)}"]
+
+    context.lines(stmt, build)
+
+
+def _base(context: Context, place: Place, writer: Writer) -> str:
+    """The base's text; the receiver node itself may be the base and replaced, so its source text is taken."""
+    text = writer.tree.segment(place.base)
+    return f"{text}[...]" if context.unit.kind(place.base).tag == "Variable" else text
+
+
+def _later_arguments(context: Context, stmt: ast.stmt, chain: list[Written], place: Place) -> str:
+    """Arguments of later calls of a chain are read after the earlier writes: they must not see them."""
+    memory = context.aliases.reached(stmt, place.base)
+    for written in chain[1:]:
+        for value in [*written.call.args, *(k.value for k in written.call.keywords)]:
+            if value is not written.receiver and context.aliases.reached(stmt, value) & memory:
+                return "an argument of the chain reads what the chain writes"
+    return ""
+
+
+def _short(context: Context, stmt: ast.Expr, written: Written, place: Place) -> bool:
+    """The forms that read better than the row: `x.at[i].add(v)`, `x.at[i].set(v)`, `w[...] += v`, `w[...] = v`."""
+    name, call = written.dotted.rpartition(".")[2], written.call
+    variable = context.unit.kind(place.base).tag == "Variable"
+    indexed = bool(place.steps) and place.steps[-1].name == "index"
+    plain = [k for k in call.keywords if k.arg != "non_blocking"] == [] and not any(
+        isinstance(a, ast.Starred) for a in call.args
+    )
+    counted = len(call.args) == (0 if name == "zero_" else 1) or (name == "copy_" and len(call.args) == 2)
+    if not (plain and counted and written.method and (indexed or (variable and not place.steps))) or name not in (
+        *AT,
+        *SETTING,
+    ):
+        return False
+    kept = [*call.args[:1], *(p for s in place.steps for p in s.parts)]
+    if context.lost_comment(stmt, kept):
+        return False
+    context.take([*place.nodes, call, call.func])
+
+    def build(writer: Writer) -> list[str]:
+        text = _base(context, place, writer)
+        value = "0" if name == "zero_" else writer.at_level(call.args[0], 1)
+        if not place.steps:
+            return [f"{text} {SYMBOLS.get(name, '')}= {value}"]
+        if name in SETTING:
+            if variable and len(place.steps) == 1:
+                return [f"{writer.tree.segment(place.base)}[{place.steps[0].inside(writer)}] = {value}"]
+            return [f"{text} = {place.written(text, value, writer)}"]
+        before = place.view(text, writer, len(place.steps) - 1)
+        new = f"{before}.at[{place.steps[-1].inside(writer)}].{AT[name]}({value})"
+        for index in reversed(range(len(place.steps) - 1)):
+            new = place.steps[index].back(new, place.view(text, writer, index), writer)
+        return [f"{text} = {new}"]
+
+    context.lines(stmt, build)
+    context.converted(call, written.dotted, f"{ast.unparse(call)[:60]} -> {ast.unparse(place.base)} = …")
+    return True
+
+
+def _value(context: Context, stmt: ast.stmt, chain: list[Written], place: Place) -> None:
+    """The value of an in-place call is used: `x = x.add_(1)`, `return x.add_(y)`, `y = x.add_(1)`."""
+    base = place.base
+    usable = isinstance(base, ast.Name) and not place.nodes and context.unit.kind(base).tag != "Variable"
+    if not usable or place.problem or not _runs_once(context, chain[-1].call, stmt):
+        _refuse(context, chain, f"the value of {chain[-1].dotted} is used", "JM205")
+        return
+    assert isinstance(base, ast.Name)
+    problem = _later_arguments(context, stmt, chain, place) or context.problem(place, stmt)
+    if problem:
+        _refuse(context, chain, problem)
+        return
+    target = (
+        stmt.targets[0]
+        if isinstance(stmt, ast.Assign) and len(stmt.targets) == 1 and stmt.value is chain[-1].call
+        else None
+    )
+    if isinstance(target, ast.Name) and target.id == base.id:
+        _apply(context, chain)
+        return
+    if not context.aliases.holders(stmt, base, itself=True) and not _read_again(stmt, chain, base):
+        _apply(context, chain)
+        return
+    if isinstance(target, ast.Name) and context.on_own_lines(stmt) and not context.lost_comment(stmt, [chain[-1].call]):
+        if _apply(context, chain):
+            call = chain[-1].call
+            context.lines(stmt, lambda w: [f"{base.id} = {w.text(call)}", f"{target.id} = {base.id}"])
+        return
+    _refuse(context, chain, f"the value of {chain[-1].dotted} is used and `{base.id}` is read later", "JM205")
+
+
+def _runs_once(context: Context, node: ast.AST, stmt: ast.stmt) -> bool:
+    """Whether `node` is evaluated exactly once when its statement runs."""
+    for up in context.unit.tree.ancestors(node):
+        if up is stmt:
+            return not isinstance(
+                stmt, (ast.While, ast.For, ast.AsyncFor, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+            )
+        if isinstance(
+            up, (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.IfExp, ast.BoolOp)
+        ):
+            return False
+    return False
+
+
+def _read_again(stmt: ast.stmt, chain: list[Written], base: ast.Name) -> bool:
+    """Whether the statement reads the name outside the chain of calls that writes to it."""
+    inside = {id(n) for n in ast.walk(chain[-1].call)}
+    head = stmt.test if isinstance(stmt, (ast.If, ast.While)) else stmt
+    return any(isinstance(n, ast.Name) and n.id == base.id and id(n) not in inside for n in ast.walk(head))
+
+
+def out_argument(context: Context, node: ast.Call) -> None:
+    """`torch.sum(a, out=c)` as a statement binds c."""
+    unit, plan = context.unit, context.plan
+    dotted = unit.resolve(node.func) or ""
+    out = next((k for k in node.keywords if k.arg == "out"), None)
+    row = unit.book.find(dotted) if out is not None and dotted.startswith("torch.") else None
+    stmt = unit.tree.statement(node)
+    if out is None or row is None or not (isinstance(stmt, ast.Expr) and stmt.value is node):
+        return
+    place = find_place(out.value, unit)
+    plain = isinstance(out.value, (ast.Name, ast.Attribute)) and "\n" not in unit.tree.segment(node)
+    problem = context.problem(place, stmt) if plain else "the result goes to something that has no name"
+    if problem:
+        context.take([node, node.func])
+        context.refuse(node, dotted, problem)
+        return
+    bare = ast.copy_location(ast.Call(node.func, node.args, [k for k in node.keywords if k is not out]), node)
+    context.take([node, node.func])
+    if not apply(plan, row, bare, dotted, None, "no alias is read later"):
+        return
+    for table in (plan.whole, plan.points, plan.keyed):
+        if bare in table:  # type: ignore[operator]
+            table[node] = table.pop(bare)  # type: ignore[index, attr-defined]
+    if node not in plan.whole:
+        remove_argument(plan, node, out.value)
+    context.take(ast.walk(out.value))
+    context.lines(stmt, lambda w: [f"{_base(context, place, w)} = {w.text(node)}"])
+
+
+def inplace_argument(context: Context, node: ast.Call) -> None:
+    """`F.relu(x, inplace=True)`: the argument is written to as well."""
+    unit = context.unit
+    dotted = unit.resolve(node.func) or ""
+    row = unit.book.find(dotted) if dotted.startswith("torch.nn.functional.") and node.args else None
+    if row is None or row.get("effect") == "inplace" or not may_be_inplace(node):
+        return
+    stmt = unit.tree.statement(node)
+    place = find_place(node.args[0], unit)
+    alone = isinstance(stmt, ast.Expr) and stmt.value is node
+    problem = _seen_later(context, stmt, node, place, itself=not alone)
+    if problem:
+        context.take([node, node.func])
+        context.refuse(node, dotted, problem)
+    elif alone and isinstance(place.base, ast.Name) and not place.nodes:
+        context.lines(stmt, lambda w: [f"{w.text(place.base)} = {w.text(node)}"])
+    elif alone:
+        context.take([node, node.func])
+        context.refuse(node, dotted, place.problem or "the result of an in-place call is dropped", "JM205")
+
+
+def inplace_module(context: Context, node: ast.Call) -> None:
+    """`self.relu(x)` with a layer built with `inplace=True`: torch writes over x, JAX does not."""
+    unit = context.unit
+    kind = unit.kind(node.func)
+    if kind.tag != "Module" or not node.args or isinstance(kind.facts, ClassFacts):
+        return
+    layer = context.aliases.modules.overwrites(node.func)
+    if not layer:
+        return
+    stmt = unit.tree.statement(node)
+    alone = isinstance(stmt, ast.Expr) and stmt.value is node
+    problem = _seen_later(context, stmt, node, find_place(node.args[0], unit), itself=True)
+    if problem:
+        context.refuse(node, layer, f"{layer}(inplace=True) writes over its input: {problem}")
+    elif alone:
+        context.refuse(node, layer, f"{layer}(inplace=True) writes over its input, and its result is dropped")
+
+
+def _seen_later(context: Context, stmt: ast.stmt, node: ast.Call, place: Place, itself: bool) -> str:
+    """Who sees that the first argument of `node` is overwritten."""
+    if not isinstance(place.base, ast.Name):
+        if isinstance(place.base, ast.Attribute):
+            return context.text(context.aliases.holders(stmt, place.base, itself=True))
+        memory = context.aliases.reached(stmt, node.args[0])
+        return (
+            ""
+            if context.aliases.is_temporary(stmt, node.args[0]) or not memory
+            else _elsewhere(context, stmt, node.args[0])
+        )
+    found = context.aliases.holders(stmt, place.base, itself=itself)
+    inside = {id(n) for n in ast.walk(node)}
+    again = any(
+        isinstance(n, ast.Name) and n.id == place.base.id and isinstance(n.ctx, ast.Load) and id(n) not in inside
+        for n in ast.walk(stmt)
+    )
+    if isinstance(stmt, (ast.If, ast.While, ast.For, ast.With, ast.Try)):
+        again = False
+    return context.text(found) or (f"`{place.base.id}` is read again in the same statement" if again else "")
+
+
+def _elsewhere(context: Context, stmt: ast.stmt, argument: ast.expr) -> str:
+    return context.text(context.aliases.holders(stmt, argument, itself=True))

@@ -1,0 +1,361 @@
+"""`x[i] = v`, `x[i] += v`, `x += v`, and several targets at once."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+from ...rulebook.precedence import ARITH, ATOM, level_of
+from ..writer import Writer
+from .context import Context
+from .masks import is_mask, same_rank
+from .places import Place, find_place
+
+SET, AUGMENTED = "torch.Tensor.__setitem__", "torch.Tensor.__iadd__"
+METHODS = {ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "divide"}
+SYMBOLS = {
+    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**", ast.MatMult: "@",
+    ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^", ast.LShift: "<<", ast.RShift: ">>",
+}  # fmt: skip
+STRANGE = (ast.Tuple, ast.List, ast.Yield, ast.YieldFrom, ast.NamedExpr, ast.Lambda, ast.Starred)
+
+
+def assignment(context: Context, stmt: ast.Assign) -> None:
+    """An assignment with a tensor subscript or `.data` among its targets."""
+    targets = [t for target in stmt.targets for t in _flat(target)]
+    writes = [t for t in targets if _is_write(context, t)]
+    if not writes:
+        for target in targets:
+            _unknown_target(context, target, stmt)
+        return
+    if len(targets) == 1:
+        target = targets[0]
+        if isinstance(target, ast.Attribute):
+            _data(context, stmt, target)
+        else:
+            assert isinstance(target, ast.Subscript)
+            _one(context, stmt, target)
+        return
+    _many(context, stmt, targets, writes)
+
+
+def _flat(target: ast.expr) -> list[ast.expr]:
+    if isinstance(target, (ast.Tuple, ast.List)):
+        return [t for e in target.elts for t in _flat(e)]
+    return [target]
+
+
+def _is_write(context: Context, target: ast.expr) -> bool:
+    if isinstance(target, ast.Subscript):
+        return context.unit.kind(target.value).is_tensor
+    return isinstance(target, ast.Attribute) and target.attr == "data" and context.unit.kind(target.value).is_tensor
+
+
+def _unknown_target(context: Context, target: ast.expr, stmt: ast.Assign | ast.AugAssign) -> None:
+    """A subscript write to something unknown that is written as to a tensor."""
+    if (
+        not isinstance(target, ast.Subscript)
+        or context.unit.kind(target.value).known
+        or context.unit.resolve(target.value)
+    ):
+        return
+    parts = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
+    kinds = [context.unit.kind(p) for p in parts]
+    like_a_tensor = any(isinstance(p, ast.Slice) or k.is_tensor for p, k in zip(parts, kinds, strict=True)) or (
+        context.unit.kind(stmt.value).is_tensor and all(k.tag == "int" for k in kinds)
+    )
+    if like_a_tensor:
+        context.refuse(
+            target, SET, f"nothing shows what `{ast.unparse(target.value)[:60]}` is: a tensor cannot be written to in JAX", "JM201",
+            "Annotate the value (x: torch.Tensor) or convert by hand.",
+        )  # fmt: skip
+
+
+def _one(context: Context, stmt: ast.Assign, target: ast.Subscript) -> None:
+    place = find_place(target, context.unit)
+    if isinstance(stmt.value, STRANGE):
+        context.refuse(
+            stmt, SET, "the value written is not one tensor or number", "JM205", "Bind the value to a name first."
+        )
+        return
+    build = _new_value(context, stmt, place)
+    _write(context, stmt, place, build)
+
+
+def _write(
+    context: Context, stmt: ast.Assign | ast.AugAssign, place: Place, build: Callable[[Writer], str], name: str = SET
+) -> None:
+    """Put `base = <new value>` in place of the statement, or say why not."""
+    problem = context.problem(place, stmt)
+    if problem:
+        context.refuse(stmt, name, problem)
+        return
+    if (
+        context.unit.kind(place.base).tag == "Variable"
+        and len(place.steps) == 1
+        and place.steps[0].name == "index"
+        and len(place.nodes) == 1
+    ):
+        context.converted(stmt, name, "a Variable takes item assignment")
+        return
+    kept = [p for s in place.steps for p in s.parts]
+    lost = context.lost_comment(stmt, [*kept, stmt.value, *_value_span(context, stmt)])
+    if lost:
+        context.refuse(stmt, name, f"rewriting would lose the comment {lost!r}", "JM204", "")
+        return
+    if (
+        isinstance(stmt, ast.AugAssign)
+        and "Call" in {type(n).__name__ for p in kept for n in ast.walk(p)}
+        and not _twice_is_fine(context, kept)
+    ):
+        context.refuse(stmt, name, "the index would be evaluated twice", "JM205", "Bind the index to a name first.")
+        return
+    context.take(place.nodes)
+    context.lines(stmt, lambda w: [f"{context.base_text(place, w)} = {build(w)}"])
+    message = f"{ast.unparse(stmt)[:60]} -> {ast.unparse(place.base)} = …"
+    eager = any(is_mask(p, context.unit) for p in kept) and not _selects(context, stmt, place)
+    context.converted(
+        stmt,
+        name,
+        message + (": a mask as index works without jit only" if eager else ""),
+        "JM141" if eager else "JM001",
+    )
+
+
+def _twice_is_fine(context: Context, parts: list[ast.expr]) -> bool:
+    """Whether every call in the index is a torch function or a tensor's method, which can be evaluated again."""
+    for node in (n for p in parts for n in ast.walk(p)):
+        if isinstance(node, ast.Call):
+            dotted = context.unit.resolve(node.func) or ""
+            tensor = isinstance(node.func, ast.Attribute) and context.unit.kind(node.func.value).is_tensor
+            if not (dotted.startswith(("torch.", "builtins.")) or tensor):
+                return False
+    return True
+
+
+def _value_span(context: Context, stmt: ast.Assign | ast.AugAssign) -> list[ast.AST]:
+    """A stand-in node for the text from the value to the statement's end, parentheses included."""
+    start, end = _span(context, stmt)
+    node = ast.Pass()
+    node._start, node._end = start, end  # type: ignore[attr-defined]
+    return [node]
+
+
+def _span(context: Context, stmt: ast.Assign | ast.AugAssign) -> tuple[int, int]:
+    """Where the value's text starts and ends, with parentheses around it."""
+    tree = context.unit.tree
+    last = stmt.targets[-1] if isinstance(stmt, ast.Assign) else stmt.target
+    at = tree.text.index("=", tree.end(last)) + 1
+    while tree.text[at] in " \t\\\r\n":
+        at += 1
+    return at, tree.end(stmt)
+
+
+def _value(context: Context, stmt: ast.Assign | ast.AugAssign, writer: Writer, level: int) -> str:
+    """The value's text as it stands after the `=`, bound at least as tightly as asked."""
+    start, end = _span(context, stmt)
+    if start < writer.tree.start(stmt.value):  # in parentheses already
+        return writer.splice_range(stmt, start, end, [])
+    return writer.at_level(stmt.value, level)
+
+
+def _selects(context: Context, stmt: ast.Assign | ast.AugAssign, place: Place) -> bool:
+    """Whether the write is `x[mask] = number` with a mask of x's own shape: jnp.where says it, under jit too."""
+    last = place.steps[-1] if place.steps else None
+    if len(place.steps) != 1 or last is None or last.name != "index" or len(last.parts) != 1:
+        return False
+    number = context.unit.kind(stmt.value).tag in ("int", "float", "bool")
+    return number and same_rank(last.parts[0], place.base, stmt, context.unit)
+
+
+def _infinite(node: ast.expr) -> bool:
+    text = ast.unparse(node).lower().replace('"', "'")
+    return any(
+        word in text
+        for word in ("float('inf')", "float('-inf')", "float('nan')", "math.inf", "torch.inf", "math.nan", "torch.nan")
+    )
+
+
+def _new_value(context: Context, stmt: ast.Assign, place: Place) -> Callable[[Writer], str]:
+    def build(writer: Writer) -> str:
+        text = context.base_text(place, writer)
+        if _selects(context, stmt, place):
+            where = f"jnp.where({place.steps[0].inside(writer)}, {_value(context, stmt, writer, 1)}, {text})"
+            return where if _infinite(stmt.value) else f"{where}.astype({text}.dtype)"
+        return place.written(text, _value(context, stmt, writer, 1), writer)
+
+    return build
+
+
+def augmented(context: Context, stmt: ast.AugAssign) -> None:
+    """`x[i] += v` and `x += v`."""
+    target, unit = stmt.target, context.unit
+    if isinstance(target, ast.Subscript):
+        if unit.kind(target.value).is_tensor:
+            place = find_place(target, unit)
+            _write(context, stmt, place, lambda w: _augmented_value(context, stmt, place, w), AUGMENTED)
+        else:
+            _unknown_target(context, target, stmt)
+        return
+    if isinstance(target, ast.Attribute) and target.attr == "data" and unit.kind(target.value).is_tensor:
+        _whole(context, stmt, find_place(target, unit))
+    elif unit.kind(target).is_tensor:
+        if not (isinstance(target, ast.Attribute) and unit.kind(target.value).is_tensor):
+            _whole(context, stmt, Place(target))
+    elif isinstance(target, ast.Name):
+        _unknown_name(context, stmt, target)
+
+
+def _augmented_value(context: Context, stmt: ast.AugAssign, place: Place, writer: Writer) -> str:
+    """`x.at[i].add(v)` where no element comes twice, else `x.at[i].set(x[i] + v)`: torch does not add up repeated indices."""
+    text = context.base_text(place, writer)
+    last = place.steps[-1]
+    method = METHODS.get(type(stmt.op))
+    before = place.view(text, writer, len(place.steps) - 1)
+    if last.name == "index" and method and (context.basic(last.parts) or _is_one_mask(context, last.parts)):
+        new = f"{before}.at[{last.inside(writer)}].{method}({_value(context, stmt, writer, 1)})"
+        for index in reversed(range(len(place.steps) - 1)):
+            new = place.steps[index].back(new, place.view(text, writer, index), writer)
+        return new
+    return place.written(text, _operation(context, stmt, place.view(text, writer), writer), writer)
+
+
+def _is_one_mask(context: Context, parts: tuple[ast.expr, ...]) -> bool:
+    return len(parts) == 1 and is_mask(parts[0], context.unit)
+
+
+def _operation(context: Context, stmt: ast.AugAssign, left: str, writer: Writer) -> str:
+    level = level_of(ast.BinOp(stmt.value, stmt.op, stmt.value))
+    return f"{left} {SYMBOLS[type(stmt.op)]} {_value(context, stmt, writer, level + 1 if level >= ARITH else ATOM)}"
+
+
+def _whole(context: Context, stmt: ast.AugAssign, place: Place) -> None:
+    """`x += v`: the text is legal JAX and binds the name again, which is equal when no alias is read later."""
+    variable = context.unit.kind(place.base).tag == "Variable"
+    problem = context.problem(place, stmt)
+    if problem:
+        context.refuse(stmt, AUGMENTED, problem)
+        return
+    tree = context.unit.tree
+    if variable:
+        context.plan.point(stmt, tree.end(place.base), tree.end(stmt.target), "[...]")
+        context.take([stmt.target])
+        context.converted(stmt, AUGMENTED, f"{ast.unparse(stmt.target)} -> {ast.unparse(place.base)}[...]")
+    elif context.narrow:
+        context.converted(
+            stmt, AUGMENTED, "torch keeps the type of the left side, JAX promotes: equal when both types are", "JM111"
+        )
+    else:
+        context.converted(stmt, AUGMENTED, f"`{ast.unparse(stmt.target)}` is bound again instead of written to")
+
+
+def _unknown_name(context: Context, stmt: ast.AugAssign, target: ast.Name) -> None:
+    """`x += tensor` on a parameter of unknown kind: if it is a tensor, the caller sees the write in torch only."""
+    if context.unit.kind(target).known or not context.unit.kind(stmt.value).is_tensor:
+        return
+    holders = context.aliases.holders(stmt, target)
+    if any(h.parameter for h in holders):
+        context.refuse(
+            stmt, AUGMENTED, f"nothing shows what `{target.id}` is: if it is a tensor, {context.text(holders)}", "JM201"
+        )
+
+
+def _data(context: Context, stmt: ast.Assign, target: ast.Attribute) -> None:
+    """`self.w.data = v` gives a Variable a new array."""
+    if context.unit.kind(target.value).tag != "Variable":
+        context.refuse(stmt, "torch.Tensor.data", f"`{ast.unparse(target)}` is given new memory")
+        return
+    problem = context.text(context.aliases.holders(stmt, target.value))
+    if problem:
+        context.refuse(stmt, "torch.Tensor.data", problem)
+        return
+    lost = context.lost_comment(stmt, [stmt.value, *_value_span(context, stmt)])
+    if lost:
+        context.refuse(stmt, "torch.Tensor.data", f"rewriting would lose the comment {lost!r}", "JM204", "")
+        return
+    context.take([target])
+    context.lines(stmt, lambda w: [f"{w.text(target.value)}.set_value({_value(context, stmt, w, 1)})"])
+    context.converted(
+        stmt, "torch.Tensor.data", f"{ast.unparse(target)} = … -> {ast.unparse(target.value)}.set_value(…)"
+    )
+
+
+def _many(context: Context, stmt: ast.Assign, targets: list[ast.expr], writes: list[ast.expr]) -> None:
+    """Several targets: the right side first, then one line a write."""
+    if any(isinstance(t, (ast.Starred, ast.Attribute)) and t in writes or isinstance(t, ast.Starred) for t in targets):
+        context.refuse(
+            stmt, SET, "several targets with a star or an attribute among them", "JM205", "Write one assignment a line."
+        )
+        return
+    places = {t: find_place(t, context.unit) for t in writes}
+    problems = [p for place in places.values() if (p := context.problem(place, stmt))]
+    if problems:
+        context.refuse(stmt, SET, problems[0])
+        return
+    if not context.on_own_lines(stmt) or context.lost_comment(stmt, [stmt.value]):
+        context.refuse(
+            stmt, SET, "several targets on a shared or commented line", "JM205", "Write one assignment a line."
+        )
+        return
+    values = _paired(stmt)
+    views = [_is_view_of(context, stmt, v, places) for v in values] if values is not None else []
+    if not any(views) and values is None and _is_view_of(context, stmt, stmt.value, places):
+        context.refuse(stmt, SET, "the value shares memory with what is written", advice="Clone the value first.")
+        return
+    if any(views) and not all(views):
+        context.refuse(
+            stmt, SET, "one of the values shares memory with what is written", advice="Clone the values first."
+        )
+        return
+    context.take(n for p in places.values() for n in p.nodes)
+    for place in places.values():
+        context.take([place.base])
+    if any(views):
+        assert values is not None
+        pairs = list(zip(targets, values, strict=True))
+        context.lines(stmt, lambda w: [_line(context, t, w.at_level(v, 1), places, w) for t, v in pairs])
+    else:
+        _with_names(context, stmt, targets, places)
+    context.converted(stmt, SET, "one line a write, the right side first")
+
+
+def _paired(stmt: ast.Assign) -> list[ast.expr] | None:
+    target = stmt.targets[0]
+    if len(stmt.targets) == 1 and isinstance(target, ast.Tuple) and isinstance(stmt.value, ast.Tuple):
+        if len(target.elts) == len(stmt.value.elts) and not any(
+            isinstance(e, (ast.Tuple, ast.List, ast.Starred)) for e in (*target.elts, *stmt.value.elts)
+        ):
+            return list(stmt.value.elts)
+    return None
+
+
+def _is_view_of(context: Context, stmt: ast.Assign, value: ast.expr, places: dict[ast.expr, Place]) -> bool:
+    memory = context.aliases.reached(stmt, value)
+    return any(memory & context.aliases.reached(stmt, p.base) for p in places.values())
+
+
+def _line(context: Context, target: ast.expr, value: str, places: dict[ast.expr, Place], writer: Writer) -> str:
+    place = places.get(target)
+    if place is None:
+        return f"{writer.text(target)} = {value}"
+    text = context.base_text(place, writer)
+    return f"{text} = {place.written(text, value, writer)}"
+
+
+def _with_names(context: Context, stmt: ast.Assign, targets: list[ast.expr], places: dict[ast.expr, Place]) -> None:
+    names = dict(zip(places, context.fresh_names(stmt, len(places)), strict=True))
+    chained = len(stmt.targets) > 1
+
+    def build(writer: Writer) -> list[str]:
+        value = writer.text(stmt.value)
+        if chained and all(not isinstance(t, (ast.Tuple, ast.List)) for t in stmt.targets):
+            name = next(iter(names.values()))
+            return [f"{name} = {value}", *(_line(context, t, name, places, writer) for t in targets)]
+        tree = writer.tree
+        left = tree.text[tree.start(stmt.targets[0]) : tree.end(stmt.targets[0])]
+        offset = tree.start(stmt.targets[0])
+        for target in sorted(places, key=tree.start, reverse=True):
+            left = left[: tree.start(target) - offset] + names[target] + left[tree.end(target) - offset :]
+        return [f"{left} = {value}", *(_line(context, t, names[t], places, writer) for t in targets if t in places)]
+
+    context.lines(stmt, build)
