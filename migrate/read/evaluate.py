@@ -312,6 +312,7 @@ class Evaluator:
 
     def _Call(self, node: ast.Call, env: Env) -> Kind:
         func = self(node.func, env)
+        self._prepare_lambda(node, env)
         args = [self(a, env) for a in node.args]
         keywords = {k.arg or "**": self(k.value, env) for k in node.keywords}
         dotted = self.unit.resolve(node.func)
@@ -332,6 +333,13 @@ class Evaluator:
             return kind_of_result(row.gives) if row is not None else UNKNOWN
         return UNKNOWN
 
+    def _prepare_lambda(self, node: ast.Call, env: Env) -> None:
+        """`map(lambda t: …, xs)`: the lambda's parameter is an element of `xs`."""
+        if len(node.args) >= 2 and isinstance(node.args[0], ast.Lambda) and isinstance(node.func, ast.Name) and node.func.id == "map":
+            kinds = [self(a, env).element() for a in node.args[1:]]
+            names = [a.arg for a in node.args[0].args.args]
+            self.flow.lambda_kinds[node.args[0]] = dict(zip(names, kinds, strict=False))
+
     def _builtin(self, name: str, node: ast.Call, args: list[Kind], env: Env) -> Kind:
         if name in _BUILTIN_CALLS:
             return _BUILTIN_CALLS[name]
@@ -348,9 +356,25 @@ class Evaluator:
             cls = self.unit.tree.class_of(node)
             facts = self.unit.classes.get(cls) if cls else None
             return Kind("Module", "super", facts=facts) if facts and facts.is_module else UNKNOWN
-        if name in ("zip", "enumerate", "map", "filter"):
+        if name == "map" and len(node.args) >= 2:
+            return Kind("list", "", (self._mapped(node),))
+        if name in ("zip", "enumerate", "filter"):
             return UNKNOWN
         return UNKNOWN
+
+    def _mapped(self, node: ast.Call) -> Kind:
+        """What `map(f, …)` yields."""
+        fn = node.args[0]
+        if isinstance(fn, ast.Lambda):
+            return self.unit.kind(fn.body)
+        kind = self.unit.kind(fn)
+        if isinstance(kind.facts, FunctionFacts):
+            for arg, name in zip(node.args[1:], kind.facts.node.args.args, strict=False):
+                kind.facts.saw(name.arg, self.unit.kind(arg).element())
+            return kind.facts.returns
+        if kind.tag == "Module":
+            return self._call_module(kind, node, [], {})
+        return _BUILTIN_CALLS.get(fn.id, UNKNOWN) if isinstance(fn, ast.Name) else UNKNOWN
 
     def _imported(self, dotted: str, node: ast.Call, args: list[Kind]) -> Kind:
         if dotted.startswith("numpy."):

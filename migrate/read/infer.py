@@ -78,6 +78,7 @@ class Flow:
         self.env: Env = {}
         self.seen: Env = {}
         self._used: dict[str, str] | None = None
+        self.lambda_kinds: dict[ast.Lambda, Env] = {}
         self._writes: frozenset[str] | None = None
 
     # -- bodies ------------------------------------------------------------------------------------------------
@@ -342,8 +343,6 @@ class Flow:
                 return Kind("tuple", "", (INT, args[0].element()))
             if dotted == "builtins.zip":
                 return Kind("tuple", "", tuple(a.element() for a in args))
-            if dotted == "builtins.map" and args and args[0].tag == "Function":
-                return UNKNOWN
             if isinstance(node.func, ast.Attribute) and node.func.attr == "items":
                 base = self.unit.kind(node.func.value)
                 if base.tag == "dict":
@@ -419,6 +418,9 @@ class Flow:
         return self._writes
 
     def lambda_param(self, node: ast.Lambda, name: str) -> Kind:
+        known = self.lambda_kinds.get(node, {}).get(name, UNKNOWN)
+        if known.known:
+            return known
         used = _uses(node).get(name)
         return TENSOR.because(f"`.{used}` is called on it") if used else UNKNOWN
 

@@ -62,7 +62,7 @@ def _arguments(plan: Plan, row: Row, node: ast.Call, receiver: ast.expr | None, 
         return f"{bound.detail} {'is missing' if bound.reason == 'missing' else 'is not one of its parameters'}"
     first = signature.params[0].name if signature.params else ""
     for name, value in bound.named.items():
-        if name in known or (name == first and name in ("self", "input")):
+        if name in known or name not in signature.by_name or (name == first and name in ("self", "input")):
             continue
         default = signature.by_name[name].default
         if name in row.refuse and ast.unparse(value) != default:

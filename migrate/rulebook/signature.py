@@ -94,6 +94,7 @@ def bind(
     """Give each argument of `call` its parameter. `receiver` is a method's object, bound to the first parameter."""
     params = [p for p in signature.params if p.kind == "normal"]
     varargs = next((p for p in signature.params if p.kind == "varargs"), None)
+    open_ended = any(p.kind == "varkw" for p in signature.params)
     positional: Sequence[ast.expr] = [*([receiver] if receiver is not None else []), *call.args]
     named: dict[str, ast.expr] = {}
     rest: list[ast.expr] = []
@@ -113,6 +114,8 @@ def bind(
         name = _keyword(signature, keyword.arg)
         if varargs and name == varargs.name and not rest:
             rest.append(keyword.value)
+        elif open_ended and name not in signature.by_name:
+            named[keyword.arg] = keyword.value
         elif name not in signature.by_name or name in named:
             return Mismatch("extra", f"keyword {keyword.arg}")
         else:
