@@ -51,14 +51,15 @@ class MultiheadAttention(nnx.Module):
             self.k_proj_weight = xavier(embed_dim, self.kdim)
             self.v_proj_weight = xavier(embed_dim, self.vdim)
         self.in_proj_bias = nnx.Param(jnp.zeros(3 * embed_dim)) if bias else None
-        self.bias_k = self.bias_v = None
-        if add_bias_kv:
-            self.bias_k, self.bias_v = (
-                nnx.Param(jax.random.normal(rngs.params(), (1, 1, embed_dim)) / math.sqrt(embed_dim)) for _ in range(2)
-            )
+        self.bias_k = self._normal_row(rngs) if add_bias_kv else None
+        self.bias_v = self._normal_row(rngs) if add_bias_kv else None
         self.out_proj = Linear(embed_dim, embed_dim, bias, rngs=rngs)
         if bias:
             self.out_proj.bias[...] = jnp.zeros(embed_dim)
+
+    def _normal_row(self, rngs):
+        row = jax.random.normal(rngs.params(), (1, 1, self.embed_dim))
+        return nnx.Param(row / math.sqrt(self.embed_dim))
 
     def _project(self, query, key, value):
         if self.in_proj_weight is not None:

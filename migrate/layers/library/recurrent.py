@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 from jax import lax
 
@@ -23,7 +24,7 @@ def pack_padded_sequence(input, lengths, batch_first=False, enforce_sorted=True)
     """The batch cut to its longest length; under jit, where lengths are unknown, it keeps its padded length."""
     data = input.swapaxes(0, 1) if batch_first else input
     if not isinstance(lengths, jax.core.Tracer):
-        lengths = jnp.asarray(lengths)
+        lengths = np.asarray(lengths)
         if enforce_sorted and (lengths[1:] > lengths[:-1]).any():
             raise ValueError("lengths must be in decreasing order; pass enforce_sorted=False if they are not")
         data = data[: int(lengths.max())]
@@ -106,10 +107,8 @@ class _Recurrent(nnx.Module):
 
     def _scan(self, x, state, tag, lengths):
         """One direction of one layer over (time, batch, ...): the outputs and the last state."""
-        w_ih, w_hh, b_ih, b_hh, w_hr = (
-            _array(getattr(self, name + tag, None))
-            for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
-        )
+        names = "weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr"
+        w_ih, w_hh, b_ih, b_hh, w_hr = (_array(getattr(self, name + tag, None)) for name in names)
         x = x @ w_ih.T + (b_ih if self.bias else 0)
 
         def step(state, inputs):
