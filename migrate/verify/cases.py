@@ -110,31 +110,36 @@ def find_cases(path: Path | str, text: str, extra_toml: Path | None = None) -> l
     for folder in path.resolve().parents:
         project = folder / "pyproject.toml"
         if project.is_file():
-            cases += cases_from_toml(project, path)
+            cases += cases_from_toml(project, path, need_file=True)
             break
     if extra_toml is not None:
         cases += cases_from_toml(extra_toml, path)
     return cases
 
 
-def cases_from_toml(toml: Path, path: Path | None = None) -> list[Case]:
+def cases_from_toml(toml: Path, path: Path | None = None, need_file: bool = False) -> list[Case]:
     """The cases in a TOML file, from `[[tool.jaxmigrate.verify]]` or `[[verify]]` tables.
 
-    A table has `example`, or `build` and `inputs`; `file` (relative to the TOML file) binds it to one source file;
-    steps, lr, optimizer, loss, seed and tolerance override the options. Raises CaseError.
+    A table has `example`, or `build` and `inputs`; `file` (relative to the TOML file) binds it to one source file, and
+    must be there when `need_file` (a project has many files). The keys steps, lr, optimizer, loss, seed and tolerance
+    override the options. Raises CaseError.
     """
     try:
         data = tomllib.loads(toml.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise CaseError(f"{toml}: {error}") from None
-    own = data.get("tool", {}).get("jaxmigrate", {})
-    tables = [*(own.get("verify", []) if isinstance(own, dict) else []), *data.get("verify", [])]
-    if not all(isinstance(t, dict) for t in tables):
+    tool = data.get("tool", {})
+    own = tool.get("jaxmigrate", {}) if isinstance(tool, dict) else {}
+    lists = [d["verify"] for d in (own, data) if isinstance(d, dict) and "verify" in d]
+    tables = [table for entry in lists for table in (entry if isinstance(entry, list) else [entry])]
+    if not all(isinstance(entry, list) for entry in lists) or not all(isinstance(t, dict) for t in tables):
         raise CaseError(f"{toml}: verify must be an array of tables: [[tool.jaxmigrate.verify]] or [[verify]]")
     cases = []
     for number, table in enumerate(tables, 1):
         if path is not None and "file" in table and (toml.parent / str(table["file"])).resolve() != path.resolve():
             continue
+        if need_file and "file" not in table:
+            raise CaseError(f'{toml}: verify table {number}: expected file = "path/of/the/source.py"')
         cases.append(_from_table(table, f"{toml}: verify table {number}"))
     return cases
 

@@ -75,8 +75,8 @@ def distance(name: str, t: Any, j: Any, tol: float) -> Distance:
     worst = np.unravel_index(int(gap.argmax()), gap.shape)
     absolute = float(gap[worst])
     relative = absolute / max(1.0, float(size.max()) if size.size else 0.0)
-    values = f"torch {t[worst]:.7g}, JAX {j[worst]:.7g}" if t.dtype.kind != "b" else f"torch {t[worst]}, JAX {j[worst]}"
-    return Distance(name, absolute, relative, tol, tuple(int(i) for i in worst), values)
+    left, right = (str(a[worst]) if a.dtype.kind in "iub" else f"{a[worst]:.7g}" for a in (t, j))
+    return Distance(name, absolute, relative, tol, tuple(int(i) for i in worst), f"torch {left}, JAX {right}")
 
 
 @dataclass
