@@ -12,6 +12,7 @@ from ..rulebook.condition import holds, parse
 from ..rulebook.rows import Note, Row, literal
 from ..rulebook.signature import Arguments, Mismatch, Signature, bind
 from ..rulebook.template import Form, Hole
+from .placement import is_dropped
 from .plan import Whole
 from .writer import Writer
 
@@ -62,6 +63,7 @@ def _mismatch(row: Row, mismatch: Mismatch) -> Refusal:
 def choose(row: Row, signature: Signature, arguments: Arguments, unit: Unit) -> Match | Refusal:
     ask = asker(signature, arguments, unit)
     used = frozenset(n for n in arguments.given if not _is_default(signature, arguments, n))
+    used -= {n for n in used if n == "device" and is_dropped(unit, arguments.named.get(n))}
     refused = [n for n in sorted(used) if n in row.refuse]
     if refused:
         return Refusal("JM202", f"{row.name}: {refused[0]} has no counterpart", row.refuse[refused[0]])

@@ -7,6 +7,8 @@ import ast
 from ..plan import Plan, Whole
 from ..writer import Writer
 from .loops import fresh, plan_step
+from .methods import plan_methods
+from .modes import plan_modes
 from .optimizers import OptimizerCall, Optimizers, find_optimizers, optax_text
 from .roles import NotPlain, is_optimizer
 from .steps import Step, backward_calls, read_step
@@ -41,6 +43,8 @@ def plan_training(plan: Plan) -> None:
         _construct(plan, made, names)
     for step in steps:
         plan_step(plan, step, explicit.get(id(step.made)) if step.made is not None else None)
+    plan_modes(plan, steps)
+    plan_methods(plan)
     _leave(plan, failed)
     _other_zero_grads(plan, steps, failed)
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ..plan import Plan, Whole
 from ..writer import Writer
 from .flow import uses
 from .roles import function_of
-from .slices import Source
+from .slices import Region, Source
 from .steps import CLIPS, Step, clip_call
 from .text import indented
+
+_COMPOUND = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.Match)
+_SPLIT = " = jax.random.split("
 
 
 def fresh(plan: Plan, near: ast.AST, candidates: Sequence[str]) -> str:
@@ -31,6 +35,9 @@ def plan_step(plan: Plan, step: Step, explicit: tuple[str, str] | None) -> None:
     if not step.region.whole:
         plan.lines[step.backward] = lambda _: []
     _take(plan, step.backward)
+    if not any(isinstance(s, _COMPOUND) for s in step.region.stmts):
+        for statement in (*step.region.stmts, *((step.backward,) if step.region.whole else ())):
+            plan.hoisted[statement] = _first(step)
     _write(plan, step, names)
     _model_name(plan, step, names)
     _clips(plan, step, names)
@@ -64,7 +71,7 @@ def _write(plan: Plan, step: Step, names: Names) -> None:
     """Put the loss function and its gradient where the last statement of the forward pass stands."""
     tree = plan.unit.tree
     stmts = step.region.stmts
-    first: ast.stmt = stmts[0] if stmts else step.backward
+    first = _first(step)
     owner = tree.parents[first]
     start = _line_start(plan, first)
     body_end = _line_start(plan, step.backward) if step.region.whole else _line_end(plan, tree.end(stmts[-1]))
@@ -73,16 +80,45 @@ def _write(plan: Plan, step: Step, names: Names) -> None:
     def build(writer: Writer) -> str:
         indent, newline = tree.indent(first), tree.newline
         unit = indent_unit(indent)
-        body = indented(writer.splice_range(owner, start, body_end, []), unit)
+        key_lines, inner_key = _keys(plan, step)
+        whole = replace(step, region=_with_key(step.region, inner_key)) if inner_key else step
+        others = [p for p in plan.points.get(owner, []) if p.text is not build]
+        body = indented(writer.splice_range(owner, start, body_end, others), unit)
+        for line in key_lines:  # keys are split outside: a name that a function assigns is its own
+            body = body.replace(f"{indent}{unit}{line}{newline}", "", 1)
         if body and not body.endswith("\n"):
             body += newline
+        if step.region.whole and stmts:
+            body += "".join(f"{indent}{unit}{line}{newline}" for line in plan.before.get(step.backward, ()))
+        above = "".join(f"{indent}{line}{newline}" for line in key_lines)
         result = writer.at_level(step.loss, 0, False) if step.region.whole else writer.text(step.loss)
-        space = newline if _needs_space(plan, step, start) else ""
-        head = f"{indent}def {names.loss_fn}({', '.join((*names.params, *step.region.carried))}):{newline}"
-        tail = f"{indent}{unit}return {result}{_returned(step)}{newline}{newline}"
-        return space + head + body + tail + indent + _gradient(step, names)
+        space = newline if key_lines or _needs_space(plan, step, start) else ""
+        head = f"{indent}def {names.loss_fn}({', '.join((*names.params, *whole.region.carried))}):{newline}"
+        tail = f"{indent}{unit}return {result}{_returned(whole)}{newline}{newline}"
+        return above + space + head + body + tail + indent + _gradient(whole, names)
 
     plan.point(owner, start, stop, build)
+
+
+def _first(step: Step) -> ast.stmt:
+    """The statement in whose place the loss function begins."""
+    return step.region.stmts[0] if step.region.stmts else step.backward
+
+
+def _keys(plan: Plan, step: Step) -> tuple[list[str], str]:
+    """Lines that split keys before the loss function, and the name of a key that is split inside it (where there are loops)."""
+    first = _first(step)
+    compound = any(isinstance(s, _COMPOUND) for s in step.region.stmts)
+    inside = {s for r in (*step.region.stmts, step.backward) for s in ast.walk(r) if isinstance(s, ast.stmt)}
+    split = [line for s in inside for line in plan.before.get(s, ()) if _SPLIT in line]
+    if not compound:
+        return [line for line in plan.before.get(first, ()) if _SPLIT in line], ""
+    return [], split[0].partition(",")[0].strip() if split else ""
+
+
+def _with_key(region: Region, key: str) -> Region:
+    """The region with a key that goes in and comes out."""
+    return replace(region, carried=(*region.carried, key), aux=(*region.aux, key))
 
 
 def _needs_space(plan: Plan, step: Step, at: int) -> bool:
