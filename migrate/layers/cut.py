@@ -188,7 +188,8 @@ def emit(names: Iterable[str]) -> str:
     if not definitions:
         return ""
     head = "\n\n".join(part for part in (_DOCSTRING, _import_lines(definitions)) if part)
-    return "\n\n\n".join([head, *(d.text for d in definitions)]) + "\n"
+    gap = "\n\n" if isinstance(definitions[0].node, ast.Assign) else "\n\n\n"  # as ruff format has it behind imports
+    return head + gap + "\n\n\n".join(d.text for d in definitions) + "\n"
 
 
 def _bases(node: ast.ClassDef) -> Iterator[str]:
