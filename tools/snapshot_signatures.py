@@ -457,19 +457,20 @@ def public_names(module: types.ModuleType) -> list[str]:
 
 
 def canonical_name(candidates: list[str], order: dict[str, int], value: object) -> str:
-    """The name that people write: fewest dots, then the module that comes first; a dtype's own name for a dtype.
+    """The name that people write: fewest dots, then its home, then the module that comes first; a dtype's own name.
 
     `torch.nn.functional` comes before `torch` for the builtins that both have (`conv2d`): torch documents them there.
     """
     if isinstance(value, torch.dtype):
         return str(value)
 
-    def rank(name: str) -> tuple[int, int, int, str]:
+    def rank(name: str) -> tuple[int, bool, bool, int, str]:
         holder = name.rpartition(".")[0]
-        own = getattr(value, "__name__", None) == name.rpartition(".")[2]
+        away = getattr(value, "__module__", None) != holder
+        renamed = getattr(value, "__name__", None) != name.rpartition(".")[2]
         builtin = isinstance(value, types.BuiltinFunctionType)
         functional = holder == "torch.nn.functional" and builtin and not name.endswith("_")
-        return (0 if functional else name.count("."), 0 if own else 1, order.get(holder, 999), name)
+        return (0 if functional else name.count("."), renamed, away, order.get(holder, 999), name)
 
     return min(candidates, key=rank)
 
