@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from .aliasflow import CALLER, KEPT, NONE, Env, Flow, Sites
 from .facts import ClassFacts, FunctionFacts
+from .liveness import stores
 from .unit import Unit
 from .views import Modules
 
@@ -94,8 +95,7 @@ class Aliases:
     ) -> list[Holder]:
         """Who else sees a write that `stmt` does to the memory of `base` (a name or an attribute).
 
-        With `itself`, `base` too counts when it is read after the statement. `still` is the statement after which names
-        must be dead when that is not `stmt`.
+        With `itself`, `base` too counts when it is read after the statement.
         """
         flow = self.flow(stmt)
         env = dict(flow.before.get(stmt, {CALLER: NONE, KEPT: NONE}))
@@ -104,8 +104,9 @@ class Aliases:
         variable = self.unit.kind(base).tag == "Variable"
         if variable:  # who holds the Variable itself sees its new value; who holds a view of it does not
             written = flow.views(written)
-        live = flow.live.after.get(still or stmt, frozenset())
-        found = [self._name(h, base, stmt) for h in env if (h != key or itself) and self._sees(h, env, written, live)]
+        live = flow.live.after.get(stmt, frozenset()) - _rebound(stmt)
+        names = [h for h in env if (h != key or itself) and self._sees(h, env, written, live)]
+        found = [self._name(h, base, stmt) for h in names if h not in _rebound(stmt)]
         if not variable:
             found += self._outside(written, env, key)
         if isinstance(base, ast.Attribute) and not variable:
@@ -197,6 +198,14 @@ class Aliases:
         if not isinstance(node, ast.Attribute) or node.attr != attr or not isinstance(node.ctx, ast.Load):
             return False
         return not (isinstance(node.value, ast.Name) and node.value.id == "self") and not self.unit.resolve(node)
+
+
+def _rebound(stmt: ast.stmt) -> frozenset[str]:
+    """Names and attributes that the statement binds again after its value is computed."""
+    targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target] if isinstance(stmt, ast.AnnAssign) else []
+    return frozenset(ast.unparse(t) for t in targets if isinstance(t, (ast.Name, ast.Attribute))) | (
+        stores(stmt) if targets else frozenset()
+    )
 
 
 def _parameters(sites: Sites) -> frozenset[str]:

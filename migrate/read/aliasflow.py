@@ -24,9 +24,30 @@ Env = dict[str, Sites]
 NONE: Sites = frozenset()
 HEAP: Sites = frozenset({"heap"})
 CALLER, KEPT = "<caller>", "<kept>"
-FLAT = frozenset("int float bool str None shape dtype device Class torch Generator Function".split())
-HOLDERS = frozenset("zip enumerate reversed list tuple sorted iter next map filter dict set max min".split())
-STORING = frozenset("append extend insert add update setdefault appendleft put push register_buffer".split())
+FLAT = frozenset(
+    ["int", "float", "bool", "str", "None", "shape", "dtype", "device", "Class", "torch", "Generator", "Function"]
+)
+HOLDERS = frozenset(
+    [
+        "zip",
+        "enumerate",
+        "reversed",
+        "list",
+        "tuple",
+        "sorted",
+        "iter",
+        "next",
+        "map",
+        "filter",
+        "dict",
+        "set",
+        "max",
+        "min",
+    ]
+)
+STORING = frozenset(
+    ["append", "extend", "insert", "add", "update", "setdefault", "appendleft", "put", "push", "register_buffer"]
+)
 
 
 class Flow:
@@ -360,7 +381,7 @@ class Flow:
         if dotted and dotted.startswith("builtins."):
             return self._builtin(dotted[9:], node, given, env)
         if dotted and not isinstance(kind.facts, (FunctionFacts, ClassFacts)):
-            return self._imported(dotted, node, each, given, env)
+            return self._imported(dotted, node, given, env)
         if isinstance(kind.facts, FunctionFacts):
             return self._project(kind.facts, node, env)
         if kind.tag == "Class":
@@ -388,26 +409,26 @@ class Flow:
             return NONE
         return self._fresh(node, env) if name in ("sum", "abs") else NONE
 
-    def _imported(self, dotted: str, node: ast.Call, each: list[Sites], given: Sites, env: Env) -> Sites:
+    def _imported(self, dotted: str, node: ast.Call, given: Sites, env: Env) -> Sites:
         short = dotted.rpartition(".")[2]
         top = dotted.partition(".")[0]
         if dotted == "copy.deepcopy":
             return self._fresh(node, env)
         if top == "torch":
-            return self._torch(dotted, short, node, each, given, env)
+            return self._torch(dotted, short, node, given, env)
         if top in ("einops", "numpy") or top in STANDARD_LIBRARY:
             return self.views(given)
         env[KEPT] |= given
         return given | HEAP
 
-    def _torch(self, dotted: str, short: str, node: ast.Call, each: list[Sites], given: Sites, env: Env) -> Sites:
+    def _torch(self, dotted: str, short: str, node: ast.Call, given: Sites, env: Env) -> Sites:
         out = next((k.value for k in node.keywords if k.arg == "out"), None)
         if out is not None:
             return self.sites(out, env)
         if self.unit.book.find(dotted) is None or dotted.startswith("torch.utils."):
             return self.views(given)
-        if is_view(short) or may_be_inplace(node):
-            return self.views(each[0]) if each else NONE
+        if is_view(short) or dotted.startswith("torch.nn.init.") or may_be_inplace(node):
+            return self.views(given)
         tag = self.unit.kind(node).tag
         return given if tag in ("Module", "Optimizer", "Scheduler", "Loader") else self._fresh(node, env)
 

@@ -17,7 +17,7 @@ NAME = "torch.Tensor.__getitem__"
 def plan_indexing(plan: Plan) -> None:
     """Rewrite the subscripts of tensors whose meaning differs; those that read the same are no constructs."""
     for node in plan.unit.tree.parents:
-        if isinstance(node, ast.Subscript) and not hidden(node) and node not in plan.taken:
+        if isinstance(node, ast.Subscript) and not hidden(node):
             if plan.unit.kind(node.value).is_tensor:
                 _subscript(plan, node)
         elif isinstance(node, ast.Try):
@@ -72,6 +72,7 @@ def _subscript(plan: Plan, node: ast.Subscript) -> None:
     parts = index_parts(node.slice)
     lists = [p for p in parts if isinstance(p, (ast.List, ast.ListComp)) or unit.kind(p).tag == "list"]
     order = adds_axis_order(parts, unit)
+    done = node in plan.taken or not isinstance(node.ctx, ast.Load)
     if any(_nested(p) for p in lists):
         plan.found(
             "JM203",
@@ -81,7 +82,7 @@ def _subscript(plan: Plan, node: ast.Subscript) -> None:
             advice="Index with one tensor an axis.",
         )
         return
-    if order in ("unknown", "other"):
+    if order in ("unknown", "other") and not done:
         message = "torch applies integer indices before tensor indices, JAX together with them: the axes may come in another order"
         plan.found(
             "JM201" if order == "unknown" else "JM203", node, NAME, message, advice="Index in two steps: x[i][:, j]."
@@ -92,9 +93,9 @@ def _subscript(plan: Plan, node: ast.Subscript) -> None:
         _wrap(plan, part, "jnp.array({})")
     for part in masks:
         _wrap(plan, part, "{}.astype(bool)", ATOM)
-    if order and isinstance(node.ctx, ast.Load):
+    if order and not done:
         _two_steps(plan, node, parts)
-    if lists or masks or (order and isinstance(node.ctx, ast.Load)):
+    if (lists or masks or order) and not done:
         plan.found("JM001", node, NAME, "indexed as torch does", rule="indexing")
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 
 from ...read.alias import Aliases, Holder
+from ..indexing import adds_axis_order
 from ..plan import Plan
 from ..writer import Writer
 from .places import Place
@@ -35,6 +36,9 @@ class Context:
         for step in place.steps[:-1]:
             if step.name == "index" and not self.basic(step.parts):
                 return "torch writes to a copy here when the index before it is a tensor or a list"
+        for step in place.steps:
+            if step.name == "index" and adds_axis_order(step.parts, self.unit) in ("unknown", "other"):
+                return "torch applies integer indices before tensor indices, JAX together with them"
         return self.scope_problem(place.base) or self.text(self.aliases.holders(stmt, place.base))
 
     def scope_problem(self, base: ast.expr) -> str:
@@ -91,7 +95,7 @@ class Context:
     def on_own_lines(self, stmt: ast.stmt) -> bool:
         return self.plan.alone(stmt) and self.plan.alone_to_end(stmt)
 
-    def fresh_names(self, node: ast.AST, count: int) -> list[str]:
+    def fresh_names(self, count: int) -> list[str]:
         """Names that nothing in the file uses."""
         used = {n.id for n in self.unit.tree.parents if isinstance(n, ast.Name)}
         used |= {n.arg for n in self.unit.tree.parents if isinstance(n, ast.arg)}

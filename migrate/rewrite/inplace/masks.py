@@ -7,9 +7,44 @@ import ast
 from ...read.unit import Unit
 
 COMPARING = frozenset(
-    "eq ne lt le gt ge isnan isinf isfinite logical_and logical_or logical_not logical_xor isclose bool".split()
+    [
+        "eq",
+        "ne",
+        "lt",
+        "le",
+        "gt",
+        "ge",
+        "isnan",
+        "isinf",
+        "isfinite",
+        "logical_and",
+        "logical_or",
+        "logical_not",
+        "logical_xor",
+        "isclose",
+        "bool",
+    ]
 )
-SHAPELY = COMPARING | frozenset("abs neg clone detach float long int eq ne lt le gt ge sigmoid exp log".split())
+SHAPELY = COMPARING | frozenset(
+    [
+        "abs",
+        "neg",
+        "clone",
+        "detach",
+        "float",
+        "long",
+        "int",
+        "eq",
+        "ne",
+        "lt",
+        "le",
+        "gt",
+        "ge",
+        "sigmoid",
+        "exp",
+        "log",
+    ]
+)
 
 
 def is_mask(node: ast.expr, unit: Unit) -> bool:

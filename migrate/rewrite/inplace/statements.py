@@ -62,7 +62,7 @@ def _unknown_target(context: Context, target: ast.expr, stmt: ast.Assign | ast.A
     parts = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
     kinds = [context.unit.kind(p) for p in parts]
     like_a_tensor = any(isinstance(p, ast.Slice) or k.is_tensor for p, k in zip(parts, kinds, strict=True)) or (
-        context.unit.kind(stmt.value).is_tensor and all(k.tag == "int" for k in kinds)
+        all(k.tag == "int" for k in kinds)
     )
     if like_a_tensor:
         context.refuse(
@@ -282,10 +282,9 @@ def _data(context: Context, stmt: ast.Assign, target: ast.Attribute) -> None:
 
 def _many(context: Context, stmt: ast.Assign, targets: list[ast.expr], writes: list[ast.expr]) -> None:
     """Several targets: the right side first, then one line a write."""
-    if any(isinstance(t, (ast.Starred, ast.Attribute)) and t in writes or isinstance(t, ast.Starred) for t in targets):
-        context.refuse(
-            stmt, SET, "several targets with a star or an attribute among them", "JM205", "Write one assignment a line."
-        )
+    nested = len(stmt.targets) > 1 and any(isinstance(t, (ast.Tuple, ast.List)) for t in stmt.targets)
+    if nested or any(isinstance(t, ast.Starred) or (isinstance(t, ast.Attribute) and t in writes) for t in targets):
+        context.refuse(stmt, SET, "several targets of mixed form", "JM205", "Write one assignment a line.")
         return
     places = {t: find_place(t, context.unit) for t in writes}
     problems = [p for place in places.values() if (p := context.problem(place, stmt))]
@@ -343,14 +342,14 @@ def _line(context: Context, target: ast.expr, value: str, places: dict[ast.expr,
 
 
 def _with_names(context: Context, stmt: ast.Assign, targets: list[ast.expr], places: dict[ast.expr, Place]) -> None:
-    names = dict(zip(places, context.fresh_names(stmt, len(places)), strict=True))
     chained = len(stmt.targets) > 1
+    words = context.fresh_names(1 if chained else len(places))
+    names = dict(zip(places, words * len(places) if chained else words, strict=False))
 
     def build(writer: Writer) -> list[str]:
         value = writer.text(stmt.value)
-        if chained and all(not isinstance(t, (ast.Tuple, ast.List)) for t in stmt.targets):
-            name = next(iter(names.values()))
-            return [f"{name} = {value}", *(_line(context, t, name, places, writer) for t in targets)]
+        if chained:
+            return [f"{words[0]} = {value}", *(_line(context, t, words[0], places, writer) for t in targets)]
         tree = writer.tree
         left = tree.text[tree.start(stmt.targets[0]) : tree.end(stmt.targets[0])]
         offset = tree.start(stmt.targets[0])

@@ -1,0 +1,181 @@
+"""The alias analysis: its table of views against torch's memory, and random programs against torch's results."""
+
+from __future__ import annotations
+
+import ast
+import random
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
+import rule_env
+import runner
+
+from jaxmigrate.read.views import is_view
+
+
+def tensors(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from tensors(item)
+
+
+def test_every_rule_whose_result_shares_memory_is_in_the_table_of_views() -> None:
+    """Runs the torch side of every rule's cases and compares the memory of results and variables."""
+    missing, measured = set(), 0
+    for name, row in runner.rules().rows.items():
+        usable = (
+            name == row.name and name.startswith("torch.") and not name.startswith(("torch.nn.init.", "torch.set_"))
+        )
+        for case in row.get("cases", []) if usable else []:
+            try:
+                tree = ast.parse(case[0], mode="eval")
+            except SyntaxError:
+                continue
+            names = rule_env.torch_names(rule_env.variables())
+            given = {t.untyped_storage().data_ptr() for v in names.values() for t in tensors(v)}
+            try:
+                torch.manual_seed(0)
+                results = list(tensors(eval(compile(tree, "case", "eval"), names)))
+                shares = any(r.untyped_storage().data_ptr() in given for r in results if r.numel())
+            except Exception:
+                continue
+            measured += 1
+            bare = isinstance(tree.body, ast.Call) and row.short in ast.unparse(tree.body.func)
+            if shares and bare and not is_view(row.short) and row.get("effect") != "inplace":
+                missing.add((name, case[0]))
+    assert measured > 400
+    assert not missing
+
+
+@pytest.mark.parametrize(
+    "text",
+    """x[0]; x[1:]; x.view(-1); x.reshape(-1); x.flatten(); x.t(); x.T; x.permute(1, 0); x.unsqueeze(0); x.squeeze(); x.expand(3, 4)
+    x.detach(); x.data; x.contiguous(); x.to(torch.float32); x.float(); x.cpu(); x.type_as(y); torch.as_tensor(x); x.split(2)[0]
+    x.chunk(2)[0]; x.unbind()[0]; x.narrow(0, 0, 1); x.diagonal(); x.unfold(1, 2, 1); x.view_as(y); torch.nn.Identity()(x)
+    torch.nn.Dropout().eval()(x); torch.nn.Flatten()(x); torch.nn.ReLU(inplace=True)(x); torch.einsum("ij->ji", x); x.movedim(0, 1)
+    x.swapaxes(0, 1); x.select(0, 1); x.real; torch.meshgrid(v, w)[0]; torch.atleast_3d(x); x.add_(1)""".replace(
+        "\n", ";"
+    ).split(";"),
+)
+def test_what_shares_memory_in_torch_is_not_written_to_under_its_alias(text: str) -> None:
+    text = text.strip()
+    names = rule_env.torch_names(rule_env.variables())
+    assert eval(text, names).untyped_storage().data_ptr() in {
+        t.untyped_storage().data_ptr() for t in tensors(list(names.values()))
+    }
+    setup = "x = torch.ones(3, 4)\n    y = torch.ones(3, 4)\n    v = torch.ones(4)\n    w = torch.ones(4)"
+    program = f"import torch\n\ndef main():\n    {setup}\n    z = {text}\n    z += 1\n    return x, y, v, w\n"
+    outcome, _ = runner.convert(program)
+    assert any(f.code in ("JM206", "JM205") for f in outcome.findings), outcome.after
+
+
+class Programs:
+    """Random programs of views, writes, branches and loops on a few 2 by 2 tensors."""
+
+    views = ("{a}.t()", "{a}.view(2, 2)", "{a}", "{a}.transpose(0, 1)", "{a}.detach()", "{a}.reshape(2, 2)", "{a}.contiguous()",
+             "{a}.unsqueeze(0)[0]", "same({a})", "{a}[:]", "{a}.clone().t()")  # fmt: skip
+    copies = (
+        "{a} + {b}",
+        "{a}.clone()",
+        "torch.zeros(2, 2)",
+        "{a} * 2",
+        "torch.stack([{a}[0], {b}[1]])",
+        "fresh({a})",
+        "{a}[[1, 0]]",
+    )
+    writes = ("{a}[0] = {b}[1]", "{a}[0, 1] = 5", "{a} += {b}", "{a} *= 2", "{a}.add_(1)", "{a}[:, 0] -= 1", "{a}.mul_(2).sub_({b})",
+              "{a}[{a} > 2] = 0", "{a}[0][1] = 3", "{a}.t()[1] = 4", "{a}[0].zero_()", "{a}[[0, 0]] += 1", "{c} = {a}.add_({b})",
+              "{a}.copy_({b})", "kept.append({a})", "{a}.view(-1)[2] = 9", "{c} = torch.relu_({a})", "write({a})", "box.put({a})",
+              "box.kept[0] = 2", "{c} = box.kept", "{c} = kept[-1]", "{a}, {c} = {c}, {a}", "{a}[0], {a}[1] = {a}[1], {b}[0]")  # fmt: skip
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+
+    def line(self) -> str:
+        form = self.random.choice(self.random.choice((self.views, self.copies, self.writes, self.writes)))
+        names = {k: self.random.choice("pqrs") for k in "abc"}
+        text = form.format(**names)
+        return text if form in self.writes else f"{self.random.choice('pqrs')} = {text}"
+
+    def block(self, depth: int) -> list[str]:
+        lines: list[str] = []
+        for _ in range(self.random.randint(1, 4)):
+            choice = self.random.random()
+            if depth and choice < 0.15:
+                lines += ["for _ in range(2):", *("    " + line for line in self.block(depth - 1))]
+            elif depth and choice < 0.25:
+                lines += [
+                    f"if {self.random.choice('pqrs')}.sum() > 3:",
+                    *("    " + line for line in self.block(depth - 1)),
+                ]
+            else:
+                lines.append(self.line())
+        return lines
+
+    def text(self) -> str:
+        body = [*self.block(2), *self.block(2)]
+        returned = self.random.choice(("p, q, r, s, kept", "p, s", "q", "r, kept", "p, box.kept"))
+        start = [
+            "p = torch.ones(2, 2)",
+            "q = torch.arange(4.0).reshape(2, 2)",
+            "r = p * 3",
+            "s = torch.zeros(2, 2)",
+            "kept = [q + 1]",
+            "box = Box()",
+        ]
+        return PRELUDE + "".join(f"    {line}\n" for line in [*start, *body, f"return {returned}"])
+
+
+PRELUDE = """import torch
+
+
+def same(a: torch.Tensor):
+    return a
+
+
+def fresh(a: torch.Tensor):
+    b = a.clone()
+    b[0] = 1
+    return b
+
+
+def write(a: torch.Tensor):
+    a = a * 2
+    a[1] = 0
+    return a
+
+
+class Box:
+    def __init__(self):
+        self.kept = torch.zeros(2, 2)
+
+    def put(self, a: torch.Tensor):
+        self.kept = a
+
+
+def main():
+"""
+
+
+@pytest.mark.parametrize("start", range(0, 300, 50))
+def test_no_random_program_is_silently_wrong(start: int) -> None:
+    """Either something is reported as left, or both programs return the same."""
+    converted = 0
+    for seed in range(start, start + 50):
+        text = Programs(seed).text()
+        try:
+            run = runner.run_both(text)
+        except RuntimeError:  # torch itself refuses the program
+            continue
+        if not run.left:
+            converted += 1
+            assert run.same, (seed, text, run.outcome.after, run.expected, run.got, run.error)
+    assert converted
