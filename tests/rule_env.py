@@ -101,7 +101,14 @@ def as_array(value: Any) -> np.ndarray | None:
 def dtype_kind(value: Any) -> str:
     """The type's name with its width left out where x64 decides: int32 and int64 are one kind, float32 and float64 too."""
     name = str(getattr(value, "dtype", type(value).__name__)).removeprefix("torch.")
-    wide = {"int64": "int", "int32": "int", "float64": "float", "float32": "float", "complex128": "complex", "complex64": "complex"}
+    wide = {
+        "int64": "int",
+        "int32": "int",
+        "float64": "float",
+        "float32": "float",
+        "complex128": "complex",
+        "complex64": "complex",
+    }
     return wide.get(name, name)
 
 

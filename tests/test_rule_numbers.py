@@ -26,7 +26,13 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent))
 import rule_env  # noqa: E402
 
-RULES = Path(__file__).resolve().parents[1] / "rules"
+ROOT = Path(__file__).resolve().parents[1]
+RULES = ROOT / "rules"
+
+# Nearly all the time goes to compiling some thousand tiny programs; kept, the next run takes half as long.
+jax.config.update("jax_compilation_cache_dir", str(ROOT / ".cache" / "jax"))
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
 @dataclass(frozen=True)
@@ -97,7 +103,11 @@ def _subject(statement: ast.stmt) -> str:
         elif isinstance(node, ast.AugAssign):
             node = node.target
         elif isinstance(node, ast.Call):
-            node = node.func if isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_") and _method(node.func) else node.args[0]
+            node = (
+                node.func
+                if isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_") and _method(node.func)
+                else node.args[0]
+            )
         else:
             node = node.value
     return node.id
@@ -139,7 +149,11 @@ def _pairs(a: Any, b: Any) -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 def _compare_gradients(case: Case, values: Mapping[str, Any]) -> None:
-    names = [n for n in rule_env.FLOATS if any(isinstance(t, ast.Name) and t.id == n for t in ast.walk(ast.parse(case.before)))]
+    names = [
+        n
+        for n in rule_env.FLOATS
+        if any(isinstance(t, ast.Name) and t.id == n for t in ast.walk(ast.parse(case.before)))
+    ]
     if not names or not _differentiable(case.before):
         return
     wanted = _torch_gradients(case.before, names, values)
@@ -169,7 +183,9 @@ def _torch_gradients(text: str, names: list[str], values: Mapping[str, Any]) -> 
     outputs = [o for o in rule_env.leaves(run(text, namespace)) if isinstance(o, torch.Tensor) and o.requires_grad]
     if not outputs:
         return None
-    total = sum((o.abs() if o.is_complex() else o).mul(torch.from_numpy(_weight(rule_env.as_array(o)))).sum() for o in outputs)
+    total = sum(
+        (o.abs() if o.is_complex() else o).mul(torch.from_numpy(_weight(rule_env.as_array(o)))).sum() for o in outputs
+    )
     found = torch.autograd.grad(total, list(inputs.values()), allow_unused=True)
     return {n: np.zeros_like(values[n]) if g is None else g.numpy() for n, g in zip(names, found, strict=True)}
 
