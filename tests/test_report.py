@@ -126,8 +126,11 @@ def test_the_summary_for_people() -> None:
     assert text.summary_lines(RUN) == [
         "3 files: 1 changed, 1 skipped, 1 failed",
         "5 constructs: 1 exact, 1 with a stated difference, 1 left, 2 unmapped; converted 2 of 5 (40.0 %)",
+        "still need torch: a.py",
         "unmapped: torch.compile (2)",
     ]
+    bound = tuple(Outcome(f"{n}.py", "changed", "", "x", torch_free=False) for n in range(5))
+    assert text.summary_lines(Run(bound))[2] == "still need torch: 0.py, 1.py, 2.py and 2 more"
 
 
 def test_all_but_one_is_never_shown_as_all() -> None:

@@ -54,6 +54,10 @@ def summary_lines(run: Run, style: Style = PLAIN) -> list[str]:
         f"{seen.stated} with a stated difference, {seen.left} left, {seen.unmapped} unmapped; "
         f"converted {seen.converted} of {seen.seen}{_percent(seen)}",
     ]
+    bound = [o.path for o in run.outcomes if not o.torch_free]
+    if bound:
+        more = f" and {len(bound) - 3} more" if len(bound) > 3 else ""
+        lines.append(f"still need torch: {', '.join(bound[:3])}{more}")
     unmapped = top_unmapped(run, limit=8)
     if unmapped:
         lines.append("unmapped: " + ", ".join(f"{name} ({count})" for name, count in unmapped))
