@@ -37,6 +37,7 @@ from .record import read  # noqa: E402
 from .worker import Item, Result, perform, read_job, settings  # noqa: E402
 
 _configure: Callable[[str, Any], None] = jax.config.update
+_forget_compiled: Callable[[], None] = jax.clear_caches
 _DTYPES = {"f16": jnp.float16, "bf16": jnp.bfloat16}
 
 
@@ -45,7 +46,11 @@ def work(job: Path) -> None:
     _configure("jax_default_matmul_precision", "highest")
     items, options = read_job(job)
     dropouts = Dropouts()
+    last = items[0].case
     for item in items:
+        if item.case != last:
+            _forget_compiled()  # made for other shapes, and large
+        last = item.case
         converted = Converted(item, settings(item.case, options), dropouts)
         perform(item, converted.steps())
         forget(item.file.parent)
@@ -123,7 +128,7 @@ class Converted:
         try:
             load_weights(self.model, self.weights, self.layers)
         except (KeyError, ValueError) as error:
-            facts["weights"] = f"{type(error).__name__}: {error}"
+            facts["weights"] = " ".join(f"{type(error).__name__}: {error}".split())
             self.loaded = False
         return {}, facts
 

@@ -12,7 +12,7 @@ _DEPTH = 12
 
 
 def flatten(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
-    """(dotted path, leaf) of a nested result: tuples, lists, mappings, dataclasses, named tuples, plain namespaces.
+    """(dotted path, leaf) of a nested result: tuples (named ones too), lists, mappings, dataclasses, plain namespaces.
 
     A leaf is an array, a plain value or None; what cannot be looked into comes as it is.
     """
@@ -25,9 +25,6 @@ def flatten(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, A
     elif isinstance(value, Mapping):
         for key, item in value.items():
             yield from flatten(item, f"{join}{key}", depth + 1)
-    elif isinstance(value, tuple) and hasattr(value, "_fields"):
-        for name in value._fields:
-            yield from flatten(getattr(value, name), join + name, depth + 1)
     elif isinstance(value, (tuple, list)):
         for index, item in enumerate(value):
             yield from flatten(item, f"{join}{index}", depth + 1)

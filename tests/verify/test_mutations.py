@@ -58,7 +58,7 @@ SLIPS = [
     Slip("order of gates", "04_lstm", "forward eval", "i, f, g, o = ", "i, g, f, o = ", LAYERS),
     Slip("second bias dropped", "04_lstm", "forward eval", "get('bias_hh') if self.use_bias else 0", "0", LAYERS),
     Slip("directions swapped", "04_lstm", "forward eval", "[h[-2], h[-1], context]", "[h[-1], h[-2], context]"),
-    Slip("gradient of the padding row", "04_lstm", "gradient eval", "stop_gradient(out), out", "(out), out", LAYERS),
+    Slip("gradient of the padding row", "04_lstm", "gradient eval", "lax.stop_gradient(out), out", "out, out", LAYERS),
     Slip("padding mode", "05_unet", "forward eval", ', padding_mode="reflect"', ""),
     Slip("order of concatenation", "05_unet", "forward eval", "[skip, x]", "[x, skip]"),
     Slip("another activation", "05_unet", "forward eval", "nnx.silu", "nnx.relu"),

@@ -168,3 +168,15 @@ def test_a_process_that_does_not_end_well(
     interface: Stage = compare_case(case, torch, jax, options).stages[0]
     assert interface.verdict == "failed"
     assert interface.detail.startswith("converted side failed: ") and said in interface.detail
+
+
+def test_a_missing_gpu_is_one_clear_line(tmp_path: Path, folder: Path, reports: Reports) -> None:
+    case = parse_case(PAIRS["nested outputs"].example)
+    program = (folder / "0" / "after.py", case, folder / "torch" / "0")
+    [jax] = run_converted([program], VerifyOptions(device="gpu"), tmp_path / "jax")
+    load = jax.get("load")
+    if load.error:
+        assert load.error.startswith("RuntimeError: no GPU here: JAX sees only ")
+        assert "run without --device gpu" in load.error
+    else:
+        assert "cpu" not in load.facts["device"].lower()
