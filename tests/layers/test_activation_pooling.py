@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from flax import nnx
 from torch import nn
 
-from jaxmigrate.layers.library import activation, padding, pooling
+from jaxmigrate.layers.library import activation, adaptive, padding, pooling
 
 SHAPES = {1: (11,), 2: (11, 8), 3: (7, 6, 5)}
 # Kinks of all the functions, and values around them.
@@ -149,9 +149,9 @@ def test_avg_pool_divisor(same, normal):
 @pytest.mark.parametrize(("n", "size"), [*product(SHAPES, [1, 2, 3, 4, None])])
 def test_adaptive_pools(same, normal, n, size):
     size = (size,) * n if size is None and n > 1 else size or SHAPES[n][0]
-    theirs, ours = getattr(nn, f"AdaptiveAvgPool{n}d"), getattr(pooling, f"AdaptiveAvgPool{n}d")
+    theirs, ours = getattr(nn, f"AdaptiveAvgPool{n}d"), getattr(adaptive, f"AdaptiveAvgPool{n}d")
     same(theirs(size), ours(size), normal(2, 3, *SHAPES[n]), modes=("eval",))
-    theirs, ours = getattr(nn, f"AdaptiveMaxPool{n}d"), getattr(pooling, f"AdaptiveMaxPool{n}d")
+    theirs, ours = getattr(nn, f"AdaptiveMaxPool{n}d"), getattr(adaptive, f"AdaptiveMaxPool{n}d")
     ties = np.maximum(normal(2, 3, *SHAPES[n]) - 0.5, 0)
     same(theirs(size, return_indices=True), ours(size, return_indices=True), ties, modes=("eval",))
 

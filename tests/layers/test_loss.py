@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from jaxmigrate.layers.library import loss
+from jaxmigrate.layers.library import criterion, loss
 
 REDUCTIONS = ["mean", "sum", "none"]
 CLASSES = np.array([0, 4, 2, 2, 1, 3])
@@ -153,8 +153,8 @@ def test_distances(same, normal):
     same(F.cosine_similarity, loss.cosine_similarity, x, y[:1], dim=-1, eps=1e-6)
     same(F.pairwise_distance, loss.pairwise_distance, x, y)
     same(F.pairwise_distance, loss.pairwise_distance, x, y, p=1, keepdim=True)
-    same(nn.PairwiseDistance(3), loss.PairwiseDistance(3), x, y, modes=("train",))
-    same(nn.CosineSimilarity(dim=-1), loss.CosineSimilarity(dim=-1), x, y, modes=("train",))
+    same(nn.PairwiseDistance(3), criterion.PairwiseDistance(3), x, y, modes=("train",))
+    same(nn.CosineSimilarity(dim=-1), criterion.CosineSimilarity(dim=-1), x, y, modes=("train",))
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)
@@ -187,7 +187,7 @@ MODULES = [
 def test_modules(same, normal, probabilities, name, options):
     same(
         getattr(nn, name)(**options),
-        getattr(loss, name)(**options),
+        getattr(criterion, name)(**options),
         normal(6, 5),
         target=probabilities,
         modes=("train",),
@@ -197,18 +197,25 @@ def test_modules(same, normal, probabilities, name, options):
 def test_modules_with_classes_and_weights(same, normal, probabilities, weight):
     for name in ("CrossEntropyLoss", "NLLLoss", "MultiMarginLoss"):
         theirs = getattr(nn, name)(weight=torch.tensor(weight))
-        same(theirs, getattr(loss, name)(weight=weight), normal(6, 5), CLASSES, modes=("train",))
-    same(nn.BCELoss(), loss.BCELoss(), probabilities, probabilities[::-1].copy(), modes=("train",))
+        same(theirs, getattr(criterion, name)(weight=weight), normal(6, 5), CLASSES, modes=("train",))
+    same(nn.BCELoss(), criterion.BCELoss(), probabilities, probabilities[::-1].copy(), modes=("train",))
     x, y = normal(6, 5), normal(6, 5)
-    same(nn.GaussianNLLLoss(), loss.GaussianNLLLoss(), x, y, np.abs(y) + 0.1, modes=("train",))
-    same(nn.CosineEmbeddingLoss(), loss.CosineEmbeddingLoss(), x, y, SIGNS, modes=("train",))
-    same(nn.MarginRankingLoss(), loss.MarginRankingLoss(), x[:, 0], y[:, 0], SIGNS, modes=("train",))
-    same(nn.HingeEmbeddingLoss(), loss.HingeEmbeddingLoss(), x[:, 0], SIGNS, modes=("train",))
-    same(nn.MultiLabelMarginLoss(), loss.MultiLabelMarginLoss(), x, np.full((6, 5), -1), modes=("train",))
-    same(nn.TripletMarginLoss(), loss.TripletMarginLoss(), x, y, normal(6, 5), modes=("train",))
-    same(nn.TripletMarginWithDistanceLoss(), loss.TripletMarginWithDistanceLoss(), x, y, normal(6, 5), modes=("train",))
+    same(nn.GaussianNLLLoss(), criterion.GaussianNLLLoss(), x, y, np.abs(y) + 0.1, modes=("train",))
+    same(nn.CosineEmbeddingLoss(), criterion.CosineEmbeddingLoss(), x, y, SIGNS, modes=("train",))
+    same(nn.MarginRankingLoss(), criterion.MarginRankingLoss(), x[:, 0], y[:, 0], SIGNS, modes=("train",))
+    same(nn.HingeEmbeddingLoss(), criterion.HingeEmbeddingLoss(), x[:, 0], SIGNS, modes=("train",))
+    same(nn.MultiLabelMarginLoss(), criterion.MultiLabelMarginLoss(), x, np.full((6, 5), -1), modes=("train",))
+    same(nn.TripletMarginLoss(), criterion.TripletMarginLoss(), x, y, normal(6, 5), modes=("train",))
+    same(
+        nn.TripletMarginWithDistanceLoss(),
+        criterion.TripletMarginWithDistanceLoss(),
+        x,
+        y,
+        normal(6, 5),
+        modes=("train",),
+    )
     args = np.array(jax.nn.log_softmax(normal(10, 1, 6))), np.array([[1, 2]]), np.array([10]), np.array([2])
-    same(nn.CTCLoss(), loss.CTCLoss(), *args, modes=("train",))
+    same(nn.CTCLoss(), criterion.CTCLoss(), *args, modes=("train",))
 
 
 def test_unknown_reduction_is_an_error():

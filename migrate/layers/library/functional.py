@@ -8,9 +8,9 @@ import numpy as np
 from flax import nnx
 from jax import lax
 
+from .adaptive import _adaptive_avg_pool
 from .conv import _tuple
 from .dropout import dropout
-from .pooling import _adaptive_avg_pool
 from .tensor import norm
 
 
