@@ -15,7 +15,15 @@ from .plan import Plan, Whole
 from .writer import Writer
 
 GONE = frozenset(
-    f"torch.cuda.{n}" for n in ("empty_cache", "set_device", "ipc_collect", "init", "reset_peak_memory_stats", "reset_max_memory_allocated")
+    f"torch.cuda.{n}"
+    for n in (
+        "empty_cache",
+        "set_device",
+        "ipc_collect",
+        "init",
+        "reset_peak_memory_stats",
+        "reset_max_memory_allocated",
+    )
 ) | {"torch.mps.empty_cache", "torch.xpu.empty_cache"}
 WAITS = frozenset(("torch.cuda.synchronize", "torch.mps.synchronize", "torch.accelerator.synchronize"))
 SETTINGS = ("torch.backends.cudnn.", "torch.backends.cuda.matmul")
@@ -44,7 +52,9 @@ def _call(plan: Plan, node: ast.Call) -> None:
     elif dotted in GONE and isinstance(stmt, ast.Expr):
         _gone(plan, node, stmt, dotted, "JM001", "JAX manages this itself")
     elif dotted in WAITS and isinstance(stmt, ast.Expr):
-        _gone(plan, node, stmt, dotted, "JM101", "gone: call jax.block_until_ready on the result before reading the clock")
+        _gone(
+            plan, node, stmt, dotted, "JM101", "gone: call jax.block_until_ready on the result before reading the clock"
+        )
 
 
 def _gone(plan: Plan, node: ast.AST, stmt: ast.stmt, dotted: str, code: str, message: str) -> None:
@@ -59,8 +69,10 @@ def _setting(plan: Plan, stmt: ast.Assign) -> None:
     dotted = plan.unit.resolve(target) or ""
     if len(stmt.targets) == 1 and dotted.startswith(SETTINGS) and isinstance(stmt.value, ast.Constant):
         precise = "tf32" in dotted or "matmul" in dotted
-        text = "gone: jax.config.update('jax_default_matmul_precision', …) sets the precision of products" if precise else (
-            "gone: XLA chooses its algorithms"
+        text = (
+            "gone: jax.config.update('jax_default_matmul_precision', …) sets the precision of products"
+            if precise
+            else ("gone: XLA chooses its algorithms")
         )
         _gone(plan, target, stmt, dotted, "JM101", text)
 
@@ -70,15 +82,27 @@ def _device(plan: Plan, node: ast.Call) -> None:
     plan.taken |= {node, node.func}
     values = [*node.args, *(k.value for k in node.keywords if k.arg in ("device", "type", "index"))]
     index = values[1] if len(values) == 2 else None
-    found = device_of(plan, values[0], index) if 0 < len(values) < 3 and len(values) == len(node.args) + len(node.keywords) else None
+    found = (
+        device_of(plan, values[0], index)
+        if 0 < len(values) < 3 and len(values) == len(node.args) + len(node.keywords)
+        else None
+    )
     if found is None:
-        plan.found("JM203", node, "torch.device", "the name of the device is not understood", advice="Write jax.devices()[0], or jax.devices('gpu')[n].")
+        plan.found(
+            "JM203",
+            node,
+            "torch.device",
+            "the name of the device is not understood",
+            advice="Write jax.devices()[0], or jax.devices('gpu')[n].",
+        )
         return
     build, note = found
     if is_default_choice(plan.unit, values[0]):
         plan.taken |= set(ast.walk(values[0]))
     plan.whole[node] = Whole(build, 15, (node,))
-    plan.found("JM101" if note else "JM001", node, "torch.device", f"torch.device -> jax.devices{': ' + note if note else ''}")
+    plan.found(
+        "JM101" if note else "JM001", node, "torch.device", f"torch.device -> jax.devices{': ' + note if note else ''}"
+    )
 
 
 def _annotation(plan: Plan, node: ast.Attribute | ast.Name) -> None:
@@ -102,7 +126,9 @@ def _string_names(plan: Plan) -> None:
         target = stmt.targets[0]
         if len(stmt.targets) != 1 or not isinstance(target, ast.Name):
             continue
-        found = device_of(plan, stmt.value) if isinstance(stmt.value, (ast.IfExp, ast.Constant, ast.JoinedStr)) else None
+        found = (
+            device_of(plan, stmt.value) if isinstance(stmt.value, (ast.IfExp, ast.Constant, ast.JoinedStr)) else None
+        )
         if found is None:
             continue
         scope = unit.scope(target).lookup(target.id)
@@ -226,7 +252,11 @@ def _from_array(plan: Plan, target: ast.AST) -> bool:
     value: ast.expr | None = None
     if isinstance(up, ast.Assign):
         value = up.value
-    elif isinstance(up, ast.Tuple) and isinstance(stmt := plan.unit.tree.parents.get(up), ast.Assign) and isinstance(stmt.value, ast.Tuple):
+    elif (
+        isinstance(up, ast.Tuple)
+        and isinstance(stmt := plan.unit.tree.parents.get(up), ast.Assign)
+        and isinstance(stmt.value, ast.Tuple)
+    ):
         place = up.elts.index(target) - len(up.elts)  # type: ignore[arg-type]
         value = stmt.value.elts[place] if len(stmt.value.elts) >= -place else None
     return isinstance(value, ast.Attribute) and value.attr == "device" and plan.unit.kind(value.value).is_tensor
@@ -262,14 +292,20 @@ def _read(plan: Plan, node: ast.Attribute | ast.Name) -> None:
         plan.found("JM203", parent, "torch.Tensor.device", f"the device's {parent.attr} is asked for")
     else:
         plan.replace(node, "None")
-        plan.found("JM101", node, "torch.Tensor.device", "None, the default device: under jit and grad an array has none")
+        plan.found(
+            "JM101", node, "torch.Tensor.device", "None, the default device: under jit and grad an array has none"
+        )
 
 
 def _type(plan: Plan, node: ast.Attribute) -> None:
     """`x.device.type == "cuda"` asks which backend JAX runs on."""
     parent = plan.unit.tree.parents.get(node)
     plan.taken.add(node)
-    if isinstance(parent, ast.Compare) and len(parent.comparators) == 1 and isinstance(parent.comparators[0], ast.Constant):
+    if (
+        isinstance(parent, ast.Compare)
+        and len(parent.comparators) == 1
+        and isinstance(parent.comparators[0], ast.Constant)
+    ):
         name = {"cuda": "gpu"}.get(str(parent.comparators[0].value), str(parent.comparators[0].value))
         sign = {"Eq": "==", "NotEq": "!="}.get(type(parent.ops[0]).__name__)
         if sign and parent.left is node:
@@ -286,7 +322,11 @@ def _type(plan: Plan, node: ast.Attribute) -> None:
 def device_text(plan: Plan, link: ast.Call) -> Callable[[Writer], str] | None:
     """The device of `module.to(…)`, `.cuda()` or `.cpu()` as JAX has it, "" where nothing moves; None when not understood."""
     attr = link.func.attr  # type: ignore[attr-defined]
-    values = [a for a in [*link.args, *(k.value for k in link.keywords if k.arg == "device")] if not isinstance(a, ast.Constant) or a.value not in (True, False)]
+    values = [
+        a
+        for a in [*link.args, *(k.value for k in link.keywords if k.arg == "device")]
+        if not isinstance(a, ast.Constant) or a.value not in (True, False)
+    ]
     names = {k.arg for k in link.keywords} - {"device", "non_blocking"}
     if names or len(values) > 1:
         return None

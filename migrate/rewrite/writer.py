@@ -72,6 +72,8 @@ class Writer:
         edits.sort(key=lambda e: (e[0], e[1] > e[0], -e[1]))  # insertions, then the widest: it holds the others
         out, at = [], start
         for first, last, text in edits:
+            if first < at < last and not text:
+                first = at  # two removals meet
             if first < at or last > end:
                 continue
             out += [self.tree.text[at:first], text]
@@ -127,15 +129,20 @@ class Writer:
     def _remove(self, stmt: ast.stmt, start: int, end: int) -> list[tuple[int, int, str]]:
         """Take a statement out with its line; a block that would become empty gets `pass`."""
         tree, plan = self.tree, self.plan
-        body = next(
-            (b for name in ("body", "orelse", "finalbody") if stmt in (b := getattr(tree.parents[stmt], name, None) or [])), []
-        )
+        owner = tree.parents[stmt]
+        body = next((b for name in ("body", "orelse", "finalbody") if stmt in (b := getattr(owner, name, None) or [])), [])
         remaining = [s for s in body if not (s in plan.lines and s not in plan.before and not plan.lines[s](self))]
         if not remaining and stmt is body[0]:
             return [(start, end, "pass")]
         line = tree.line_starts[tree.position(start)[0] - 1]
         last = tree.position(end)[0]
         stop = tree.line_starts[last] if last < len(tree.line_starts) else len(tree.text)
-        if plan.alone(stmt) and plan.alone_to_end(stmt):
-            return [(line, stop, "")]
+        if not plan.alone(stmt):
+            return [(start, end, "pass")]
+        closes = tree.end(owner) == end if hasattr(owner, "end_lineno") else False
+        if plan.alone_to_end(stmt):  # a last statement goes with the line end before it: its block ends where it ends
+            return [(line - len(tree.newline), end, "")] if closes else [(line, stop, "")]
+        rest = tree.text[end:stop]
+        if rest.lstrip().startswith("#"):
+            return [(start, end if closes else end + len(rest) - len(rest.lstrip()), "")]
         return [(start, end, "pass")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 
 from ..plan import Plan, Whole
 from ..writer import Writer
@@ -11,45 +12,33 @@ from .methods import plan_methods
 from .modes import plan_modes
 from .optimizers import OptimizerCall, Optimizers, find_optimizers, optax_text
 from .roles import NotPlain, is_optimizer
+from .schedules import Schedule, find_schedules, injected, plan_schedule, schedule_text
 from .steps import Step, backward_calls, read_step
 
 __all__ = ["plan_training"]
 
 
 def plan_training(plan: Plan) -> None:
-    """Training steps of the plain form, their optimizers, `no_grad` and the methods that switch modes."""
-    if "torch" not in plan.unit.source.text:
-        return
+    """Training steps of the plain form, their optimizers and schedules, `no_grad`, and the methods that switch modes."""
     optimizers = find_optimizers(plan)
     steps, failed = _steps(plan, optimizers)
-    explicit: dict[int, tuple[str, str]] = {}
+    schedules = find_schedules(plan, optimizers, steps)
+    explicit: dict[int, tuple[str, str] | None] = {}
     for made in optimizers.calls:
-        if made.problem:
-            plan.found(made.code, made.call, made.name, f"{made.name}: {made.problem}", advice=made.advice)
-            plan.taken |= set(ast.walk(made.call))
-            continue
-        names = _explicit(plan, optimizers, made, steps)
-        if names is not None:
-            explicit[id(made)] = names
-        elif made.arrays:
-            plan.found(
-                "JM208",
-                made.call,
-                made.name,
-                f"{made.name} of single tensors is only converted together with its training step",
-            )
-            plan.taken |= set(ast.walk(made.call))
-            continue
-        _construct(plan, made, names)
+        schedule = next((s for s in schedules if s.made is made), None)
+        explicit[id(made)] = _optimizer(plan, optimizers, made, steps, schedule)
     for step in steps:
         plan_step(plan, step, explicit.get(id(step.made)) if step.made is not None else None)
+    for schedule in schedules:
+        plan_schedule(plan, schedule, explicit.get(id(schedule.made)))
     plan_modes(plan, steps)
     plan_methods(plan)
     _leave(plan, failed)
-    _other_zero_grads(plan, steps, failed)
+    _other_calls(plan, steps, failed)
 
 
 def _steps(plan: Plan, optimizers: Optimizers) -> tuple[list[Step], dict[ast.Call, str]]:
+    """The steps of the plain form, and the backward calls that are not part of one with the reason."""
     steps: list[Step] = []
     failed: dict[ast.Call, str] = {}
     for call in backward_calls(plan.unit):
@@ -57,17 +46,40 @@ def _steps(plan: Plan, optimizers: Optimizers) -> tuple[list[Step], dict[ast.Cal
             steps.append(read_step(plan, call, optimizers))
         except NotPlain as problem:
             failed[call] = str(problem)
+    schedules: list[Schedule] = []
     kept = []
     for step in steps:
-        if step.arrays and (step.made is None or _explicit(plan, optimizers, step.made, steps) is None):
-            failed[step.backward.value] = "its tensors are used outside this scope"  # type: ignore[index]
+        alone = step.made is not None and _explicit(plan, optimizers, step.made, steps, schedules) is not None
+        if step.arrays and not alone:
+            assert isinstance(step.backward.value, ast.Call)
+            failed[step.backward.value] = "its tensors are used outside this scope"
         else:
             kept.append(step)
     return kept, failed
 
 
-def _explicit(plan: Plan, optimizers: Optimizers, made: OptimizerCall, steps: list[Step]) -> tuple[str, str] | None:
-    """Names for the transformation and its state when every use of the optimizer is a step of the same scope; else None."""
+def _optimizer(
+    plan: Plan, optimizers: Optimizers, made: OptimizerCall, steps: list[Step], schedule: Schedule | None
+) -> tuple[str, str] | None:
+    """Write one construction. Returns the names of the transformation and its state where those replace the optimizer."""
+    names = None
+    problem, code = made.problem, made.code
+    if not problem:
+        names = _explicit(plan, optimizers, made, steps, [schedule] if schedule is not None else [])
+        if made.arrays and names is None:
+            problem = "single tensors are only converted together with their training step"
+    if problem:
+        plan.found(code, made.call, made.name, f"{made.name}: {problem}", advice=made.advice)
+        plan.taken |= set(ast.walk(made.call))
+        return None
+    _construct(plan, made, names, schedule)
+    return names
+
+
+def _explicit(
+    plan: Plan, optimizers: Optimizers, made: OptimizerCall, steps: list[Step], schedules: Sequence[Schedule]
+) -> tuple[str, str] | None:
+    """Names for the transformation and its state when every use of the optimizer is known and in one scope; else None."""
     unit = plan.unit
     stmt = unit.tree.parents[made.call]
     if not isinstance(stmt, ast.Assign) or not isinstance(stmt.targets[0], ast.Name) or not plan.alone(stmt):
@@ -76,52 +88,74 @@ def _explicit(plan: Plan, optimizers: Optimizers, made: OptimizerCall, steps: li
     if scope is None or len(scope.bindings.get(made.target, ())) != 1 or scope.kind == "class":
         return None
     mine = [s for s in steps if s.made is made]
-    known = {id(n) for s in mine for part in (*s.zero, s.step) for n in ast.walk(part)}
+    known = {n for s in mine for part in (*s.zero, s.step) for n in ast.walk(part)}
+    known |= {n for s in schedules for part in (s.call, *s.reads) for n in ast.walk(part)}
     for node in unit.tree.parents:
-        if isinstance(node, ast.Name) and node.id == made.target and node is not stmt.targets[0]:
-            if unit.scope(node).lookup(node.id) is scope and id(node) not in known and not _lone_zero(unit, node):
+        if isinstance(node, ast.Name) and node.id == made.target and node is not stmt.targets[0] and node not in known:
+            if unit.scope(node).lookup(node.id) is scope and not _lone_zero(plan, node):
                 return None
     if not mine or any(unit.scope(s.step) is not scope for s in mine):
         return None
-    suffix = "" if sum(1 for c in optimizers.calls if c.key[0] is made.key[0]) == 1 else f"_{made.target}"
+    several = sum(1 for c in optimizers.calls if c.key[0] is made.key[0]) > 1
+    suffix = f"_{made.target}" if several else ""
     tx = fresh(plan, stmt, (f"tx{suffix}", f"{made.target}_tx"))
     return tx, fresh(plan, stmt, (f"opt_state{suffix}", f"{made.target}_state"))
 
 
-def _lone_zero(unit, node: ast.Name) -> bool:  # type: ignore[no-untyped-def]
+def _lone_zero(plan: Plan, node: ast.Name) -> bool:
     """Whether a name stands in a statement `x.zero_grad()`."""
-    up = unit.tree.parents[node]
-    return isinstance(up, ast.Attribute) and up.attr == "zero_grad" and isinstance(unit.tree.statement(node), ast.Expr)
+    tree = plan.unit.tree
+    up = tree.parents[node]
+    return isinstance(up, ast.Attribute) and up.attr == "zero_grad" and isinstance(tree.statement(node), ast.Expr)
 
 
-def _construct(plan: Plan, made: OptimizerCall, names: tuple[str, str] | None) -> None:
-    """`tx = …` and its state, or `nnx.Optimizer(model, …, wrt=nnx.Param)`."""
+def _construct(plan: Plan, made: OptimizerCall, names: tuple[str, str] | None, schedule: Schedule | None) -> None:
+    """`tx = …` and its state, or `nnx.Optimizer(model, …, wrt=nnx.Param)`; a schedule per step is the learning rate."""
     assert made.found is not None
-    text = optax_text(made.found, "")
     stmt = plan.unit.tree.parents[made.call]
     plan.taken |= {made.call, made.call.func} | _parameter_nodes(made)
-    params = (
-        f"nnx.state({made.model}, nnx.Param)"
-        if made.model
-        else made.arrays[0]
-        if len(made.arrays) == 1
-        else f"({', '.join(made.arrays)})"
-    )
-    if names is not None and isinstance(stmt, ast.Assign):
-        tx, state = names
-        plan.lines[stmt] = lambda writer: [f"{tx} = {text(writer)}", f"{state} = {tx}.init({params})"]
+    if schedule is None:
+        text = optax_text(made.found, "")
     else:
+        text = optax_text(made.found, schedule.name) if schedule.per_step else injected(made)
+    params = f"nnx.state({made.model}, nnx.Param)" if made.model else _tuple(made.arrays)
 
-        def build(writer: Writer) -> str:
-            return f"nnx.Optimizer({made.model}, {text(writer)}, wrt=nnx.Param)"
+    def statement(writer: Writer) -> list[str]:
+        if names is None:
+            return [f"{made.target} = nnx.Optimizer({made.model}, {text(writer)}, wrt=nnx.Param)"]
+        return [f"{names[0]} = {text(writer)}", f"{names[1]} = {names[0]}.init({params})"]
 
-        plan.whole[made.call] = Whole(build, 15, (made.call,))
-    plan.found(
-        "JM001",
-        made.call,
-        made.name,
-        f"{made.name} -> optax" if names else f"{made.name} -> nnx.Optimizer around optax",
+    if schedule is not None and schedule.per_step:
+        rate = schedule_text(schedule)
+        assert isinstance(stmt, ast.stmt)
+        plan.lines[stmt] = lambda _: []
+        plan.lines[schedule.stmt] = lambda writer: [f"{schedule.name} = {rate(writer)}", *statement(writer)]
+    elif names is not None and isinstance(stmt, ast.Assign):
+        plan.lines[stmt] = statement
+    else:
+        plan.whole[made.call] = Whole(
+            lambda writer: f"nnx.Optimizer({made.model}, {text(writer)}, wrt=nnx.Param)", 15, (made.call,)
+        )
+    _report(plan, made, names)
+
+
+def _report(plan: Plan, made: OptimizerCall, names: tuple[str, str] | None) -> None:
+    assert made.found is not None
+    target = "optax" if names else "nnx.Optimizer around optax"
+    decay = made.found.arguments.named.get("weight_decay")
+    default = (
+        made.found.signature.by_name["weight_decay"].default if "weight_decay" in made.found.signature.by_name else "0"
     )
+    decays = default != "0" if decay is None else not (isinstance(decay, ast.Constant) and not decay.value)
+    if decays:
+        text = "a parameter that the loss does not use is decayed too; torch leaves it alone"
+        plan.found("JM101", made.call, made.name, f"{made.name} -> {target}: {text}")
+    else:
+        plan.found("JM001", made.call, made.name, f"{made.name} -> {target}")
+
+
+def _tuple(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"({', '.join(names)})"
 
 
 def _parameter_nodes(made: OptimizerCall) -> set[ast.AST]:
@@ -134,11 +168,11 @@ def _leave(plan: Plan, failed: dict[ast.Call, str]) -> None:
         plan.taken |= {call, call.func}
         plan.found(
             "JM208", call, "torch.Tensor.backward", f"training step left: {reason}",
-            advice="Put the forward pass into a loss function, take nnx.value_and_grad of it and update with its gradients.",
+            advice="Put the forward pass into a loss function, take nnx.value_and_grad of it, update with its gradients.",
         )  # fmt: skip
 
 
-def _other_zero_grads(plan: Plan, steps: list[Step], failed: dict[ast.Call, str]) -> None:
+def _other_calls(plan: Plan, steps: list[Step], failed: dict[ast.Call, str]) -> None:
     """A zero_grad or step away from a plain step: gone with its optimizer's steps, or left with them."""
     unit = plan.unit
     for node in unit.tree.parents:

@@ -19,7 +19,15 @@ def plan_methods(plan: Plan) -> None:
     """Decide the module methods that other passes have not taken."""
     for node in list(plan.unit.tree.parents):
         if isinstance(node, ast.Call) and node not in plan.taken and isinstance(node.func, ast.Attribute):
-            if node.func.attr in (*SWITCHES, *PLACES, *LIBRARY, "parameters", "buffers", "load_state_dict", "requires_grad_"):
+            if node.func.attr in (
+                *SWITCHES,
+                *PLACES,
+                *LIBRARY,
+                "parameters",
+                "buffers",
+                "load_state_dict",
+                "requires_grad_",
+            ):
                 if is_module(plan, node.func.value) and not _own_method(plan, node.func):
                     _method(plan, node, node.func)
 
@@ -42,7 +50,9 @@ def _used_only_so(plan: Plan, node: ast.expr) -> bool:
     where = function_of(plan.unit, node)
     names = {n.attr for n in ast.walk(where) if isinstance(n, ast.Attribute) and ast.unparse(n.value) == text}
     called = any(isinstance(n, ast.Call) and ast.unparse(n.func) == text for n in ast.walk(where))
-    return bool(names & {"parameters", "named_parameters", "state_dict", "zero_grad"}) or (called and bool(names & set(SWITCHES)))
+    return bool(names & {"parameters", "named_parameters", "state_dict", "zero_grad"}) or (
+        called and bool(names & set(SWITCHES))
+    )
 
 
 def _own_method(plan: Plan, func: ast.Attribute) -> bool:
@@ -61,7 +71,11 @@ def _method(plan: Plan, node: ast.Call, func: ast.Attribute) -> None:
     elif name == "load_state_dict":
         _load(plan, node, func)
     else:
-        why = "only some parameters are trained" if name == "requires_grad_" else f"{name} is not called in its plain form"
+        why = (
+            "only some parameters are trained"
+            if name == "requires_grad_"
+            else f"{name} is not called in its plain form"
+        )
         _refuse(plan, node, "JM208" if name == "requires_grad_" else "JM203", MODULE + name, why)
 
 
@@ -81,7 +95,9 @@ def _chain(plan: Plan, node: ast.Call) -> None:
     tree = plan.unit.tree
     links = [node]
     base = node.func.value  # type: ignore[attr-defined]
-    while isinstance(base, ast.Call) and isinstance(base.func, ast.Attribute) and base.func.attr in (*SWITCHES, *PLACES):
+    while (
+        isinstance(base, ast.Call) and isinstance(base.func, ast.Attribute) and base.func.attr in (*SWITCHES, *PLACES)
+    ):
         if not is_module(plan, base.func.value) or _own_method(plan, base.func):
             break
         links.insert(0, base)
@@ -90,9 +106,13 @@ def _chain(plan: Plan, node: ast.Call) -> None:
     unclear = next((link for link in links if _line(plan, link, "") is None), None)
     if unclear is not None:
         for link in links:
-            _refuse(plan, link, "JM203", MODULE + link.func.attr, f"`{ast.unparse(unclear)[-60:]}`: nothing shows a device")  # type: ignore[attr-defined]
+            _refuse(
+                plan, link, "JM203", MODULE + link.func.attr, f"`{ast.unparse(unclear)[-60:]}`: nothing shows a device"
+            )  # type: ignore[attr-defined]
         return
-    if any(isinstance(a, ast.Starred) for link in links for a in link.args) or tree.comments_in(tree.end(base), tree.end(node)):
+    if any(isinstance(a, ast.Starred) for link in links for a in link.args) or tree.comments_in(
+        tree.end(base), tree.end(node)
+    ):
         for link in links:
             _refuse(plan, link, "JM203", MODULE + link.func.attr, "the arguments are starred or hold a comment")  # type: ignore[attr-defined]
         return
@@ -261,7 +281,9 @@ def _parameters(plan: Plan, node: ast.Call, func: ast.Attribute) -> None:
             inner = plan.whole[counted]
             plan.whole[counted] = Whole(lambda w: f"({inner.build(w)})", 15, inner.kept)
         plan.found("JM001", node, MODULE + "parameters", "parameters -> the leaves of nnx.state(model, nnx.Param)")
-    elif isinstance(parent, (ast.For, ast.comprehension)) and parent.iter is node and isinstance(parent.target, ast.Name):
+    elif (
+        isinstance(parent, (ast.For, ast.comprehension)) and parent.iter is node and isinstance(parent.target, ast.Name)
+    ):
         target = parent.target
         plan.whole[target] = Whole(lambda _: f"_, {target.id}", 15)
         _library(plan, node, func, function, "{}")
@@ -295,7 +317,8 @@ def _counted(plan: Plan, node: ast.Call) -> ast.GeneratorExp | ast.ListComp | No
 def _freezes(plan: Plan) -> bool:
     """Whether the file switches requires_grad of anything."""
     return any(
-        isinstance(n, ast.Attribute) and (n.attr == "requires_grad_" or (n.attr == "requires_grad" and isinstance(n.ctx, ast.Store)))
+        isinstance(n, ast.Attribute)
+        and (n.attr == "requires_grad_" or (n.attr == "requires_grad" and isinstance(n.ctx, ast.Store)))
         for n in plan.unit.tree.parents
     )
 
@@ -312,7 +335,11 @@ def _load(plan: Plan, node: ast.Call, func: ast.Attribute) -> None:
     stmt = plan.unit.tree.parents[node]
     names = [k.arg for k in node.keywords]
     unpacked = isinstance(stmt, ast.Assign) and isinstance(stmt.targets[0], ast.Tuple)
-    if not (isinstance(stmt, ast.Expr) or unpacked) or any(n not in ("strict", "state_dict") for n in names) or len(node.args) > 2:
+    if (
+        not (isinstance(stmt, ast.Expr) or unpacked)
+        or any(n not in ("strict", "state_dict") for n in names)
+        or len(node.args) > 2
+    ):
         _refuse(plan, node, "JM203", dotted, "load_state_dict is not called in its plain form")
         return
     tree = plan.unit.tree

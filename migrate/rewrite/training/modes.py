@@ -51,7 +51,9 @@ def _turns_off(node: ast.AST, dotted: str) -> bool:
     """Whether the mode stops gradients, as far as its text says; a flag computed at run time may."""
     if dotted == "torch.enable_grad":
         return False
-    flag = next((a for a in [*node.args, *(k.value for k in node.keywords)]), None) if isinstance(node, ast.Call) else None
+    flag = (
+        next((a for a in [*node.args, *(k.value for k in node.keywords)]), None) if isinstance(node, ast.Call) else None
+    )
     if dotted == "torch.set_grad_enabled":
         return not (isinstance(flag, ast.Constant) and flag.value is True)
     return not (isinstance(flag, ast.Constant) and flag.value is False)
@@ -80,7 +82,12 @@ def _block(plan: Plan, node: ast.AST, dotted: str, steps: Sequence[Step]) -> Non
     else:
         plan.lines[stmt] = lambda writer: [_dedented(plan, stmt, writer)]
     if changed == "writes":
-        plan.found("JM101", node, dotted, "values written into objects here keep their gradient until the step ends: torch cuts it")
+        plan.found(
+            "JM101",
+            node,
+            dotted,
+            "values written into objects here keep their gradient until the step ends: torch cuts it",
+        )
     else:
         extra = "; what leaves it is cut with jax.lax.stop_gradient" if changed else ""
         plan.found("JM002", node, dotted, f"JAX differentiates only what jax.grad is asked for{extra}")
@@ -155,7 +162,13 @@ def _statement(plan: Plan, node: ast.AST, stmt: ast.Expr) -> None:
 
 def _left(plan: Plan, node: ast.AST, dotted: str, why: str) -> None:
     _take(plan, node)
-    plan.found("JM208", node, dotted, f"{dotted}: {why}", advice="Cut the gradient with jax.lax.stop_gradient where it must stop.")
+    plan.found(
+        "JM208",
+        node,
+        dotted,
+        f"{dotted}: {why}",
+        advice="Cut the gradient with jax.lax.stop_gradient where it must stop.",
+    )
 
 
 def _take(plan: Plan, node: ast.AST) -> None:
@@ -172,7 +185,12 @@ def _stop(plan: Plan, stmt: ast.With, steps: Sequence[Step]) -> str:
     done: set[str] = set()
     for inner in stmt.body:
         target = inner.targets[0] if isinstance(inner, ast.Assign) and len(inner.targets) == 1 else None
-        if isinstance(inner, ast.Assign) and target is not None and uses(target).writes & wanted and not uses(target).changes:
+        if (
+            isinstance(inner, ast.Assign)
+            and target is not None
+            and uses(target).writes & wanted
+            and not uses(target).changes
+        ):
             if _may_carry(plan.unit.kind(inner.value)):
                 _wrap(plan, inner, inner.value)
             done |= uses(target).writes
