@@ -99,7 +99,7 @@ def as_array(value: Any) -> np.ndarray | None:
 
 
 def dtype_kind(value: Any) -> str:
-    """The type's name with its width left out where x64 decides: int32 and int64 are one kind, float32 and float64 too."""
+    """The type's name without the width that x64 decides: int32 and int64 are one kind, float32 and float64 too."""
     name = str(getattr(value, "dtype", type(value).__name__)).removeprefix("torch.")
     wide = {
         "int64": "int",

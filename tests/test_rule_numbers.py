@@ -1,8 +1,8 @@
 """Every case of every rule, run in both frameworks: the torch text under torch, the JAX text under JAX, same variables.
 
-Compared are structure, shapes, kinds of types, values, and the gradients of a fixed weighting of the outputs with respect to
-the float variables that the torch text reads. Rows that draw random numbers are compared by shape and type, and two calls
-must differ. Gradients of rows with a JM131 note are not compared: the note states that they differ.
+Compared are structure, shapes, kinds of types, values, and the gradients of a fixed weighting of the outputs with
+respect to the float variables that the torch text reads. Rows that draw random numbers are compared by shape and type,
+and two calls must differ. Gradients of rows with a JM131 note are not compared: the note states that they differ.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import pytest
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
-import rule_env  # noqa: E402
+import rule_env
 
 ROOT = Path(__file__).resolve().parents[1]
 RULES = ROOT / "rules"
