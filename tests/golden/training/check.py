@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -30,7 +31,7 @@ class Comparison:
 
 
 class SideError(Exception):
-    """A program did not run to its end; the text is the last line it printed."""
+    """A program did not run to its end; the text is the exception's line."""
 
 
 def run(framework: str, program: Program, folder: Path, work: Path, weights: Path | None, **how: object) -> Path:
@@ -45,7 +46,8 @@ def run(framework: str, program: Program, folder: Path, work: Path, weights: Pat
     command = [sys.executable, str(HERE / "side.py"), framework, str(place / "job.json")]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise SideError((done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1][:300])
+        named = [s for s in done.stderr.splitlines() if re.match(r"[\w.]*(Error|Exception|Interrupt)\b", s)]
+        raise SideError((named or [f"status {done.returncode}"])[-1][:300])
     return out
 
 

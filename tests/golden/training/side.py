@@ -113,15 +113,18 @@ class Jax:
     def array(self, value: np.ndarray) -> Any:
         return self.jnp.asarray(value)
 
+    def variables(self, model: Any) -> dict[str, Any]:
+        """Parameters and buffers by torch's names, which the converted modules keep."""
+        nodes = ((path, v) for path, v in self.nnx.iter_graph(model) if isinstance(v, self.nnx.Variable))
+        return {".".join(map(str, path)): v for path, v in nodes if not isinstance(v, self.nnx.RngState)}
+
     def state(self, model: Any) -> dict[str, np.ndarray]:
-        return {name: np.asarray(value) for name, value in layers().state_dict(model).items()}
+        return {name: np.asarray(v.get_value()) for name, v in self.variables(model).items()}
 
     def load(self, model: Any, state: dict[str, np.ndarray]) -> None:
-        layers().load_state_dict(model, state)
-
-
-def layers() -> Any:
-    return importlib.import_module("nnx_layers")
+        variables = self.variables(model)
+        for name, value in state.items():
+            variables[name].set_value(self.jnp.asarray(value))
 
 
 def eager(fn: Any = None, **_: Any) -> Any:
