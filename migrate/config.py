@@ -35,7 +35,7 @@ class Settings:
     `[[tool.jaxmigrate.verify]]` as they stand; `origin` the pyproject.toml they came from.
     """
 
-    todo: bool = False
+    todo: bool = True
     exclude: tuple[str, ...] = ()
     rules: tuple[Path, ...] = ()
     fail_on: FailOn = "error"

@@ -16,12 +16,8 @@ from .report.findings import Finding, Outcome, fate
 from .rewrite import passes
 from .rewrite.imports import fix_imports
 from .rewrite.plan import Plan
+from .rewrite.todo import mark_left
 from .rewrite.writer import Writer
-
-
-def wants_conversion(source: Source) -> bool:
-    """The gate: without the letters `torch` there is nothing to do."""
-    return "torch" in source.text
 
 
 def convert_unit(unit: Unit, project: Project, needs: Needs, settings: Settings, layer_module: str = "nnx_layers") -> Outcome:
@@ -32,6 +28,8 @@ def convert_unit(unit: Unit, project: Project, needs: Needs, settings: Settings,
     try:
         for run in passes():
             run(plan)
+        if settings.todo:
+            mark_left(plan)
         text = Writer(plan).module()
     except RecursionError:
         return _failed(source, "JM903", "the file is nested too deeply for this tool")
@@ -56,7 +54,3 @@ def convert_unit(unit: Unit, project: Project, needs: Needs, settings: Settings,
 def _failed(source: Source, code: str, message: str) -> Outcome:
     finding = Finding(source.path, (1, 1), (1, 1), code, "", "", message)
     return Outcome(source.path, "failed", source.text, source.text, (finding,), encoding=source.encoding, bom=source.bom)
-
-
-def skipped(source: Source) -> Outcome:
-    return Outcome(source.path, "skipped", source.text, source.text, encoding=source.encoding, bom=source.bom)

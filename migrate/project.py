@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .config import Settings
-from .engine import convert_unit, skipped, wants_conversion
+from .engine import convert_unit
+from .gate import skipped, wants_conversion
 from .layers import catalogue, emit
 from .read.infer import infer
 from .read.needs import find_needs
@@ -33,10 +34,12 @@ def convert_files(sources: Sequence[Source], book: RuleBook, settings: Settings 
         else:
             outcomes.append(convert_unit(units[source.path], project, needs, settings))
     layers = frozenset(name for o in outcomes for name in o.layers)
+    if any(c.is_module for u in units.values() for c in u.classes.values()):
+        layers |= {"load_state_dict"}
     return Run(tuple(outcomes), emit(layers) if layers else "", book.digest)
 
 
 def _unparsed(source: Source, error: SyntaxError) -> Outcome:
     line, column = error.lineno or 1, error.offset or 1
-    finding = Finding(source.path, (line, column), (line, column), "JM901", "", "", f"{error.msg} (line {line}, column {column})")
+    finding = Finding(source.path, (line, column), (line, column), "JM901", "", "", error.msg or "invalid syntax")
     return Outcome(source.path, "failed", source.text, source.text, (finding,), encoding=source.encoding, bom=source.bom)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass
 
 from .aliasflow import CALLER, KEPT, NONE, Env, Flow, Sites
@@ -10,6 +11,9 @@ from .facts import ClassFacts, FunctionFacts
 from .liveness import stores
 from .unit import Unit
 from .views import Modules
+
+
+SETUP = re.compile(r"__init__|_*(re)?(set|init)|_*load|from_")
 
 
 @dataclass(frozen=True)
@@ -101,13 +105,17 @@ class Aliases:
         env = dict(flow.before.get(stmt, {CALLER: NONE, KEPT: NONE}))
         written = flow.sites(base, env)
         key = ast.unparse(base)
-        variable = self.unit.kind(base).tag == "Variable"
+        variable = self.modules.is_variable(base)
         if variable:  # who holds the Variable itself sees its new value; who holds a view of it does not
             written = flow.views(written)
+            if "heap" in written:  # any Variable, so a view of any
+                written |= {s for held in env.values() for s in held if s.startswith("view var ")}
         live = flow.live.after.get(stmt, frozenset()) - _rebound(stmt)
         names = [h for h in env if (h != key or itself) and self._sees(h, env, written, live)]
         found = [self._name(h, base, stmt) for h in names if h not in _rebound(stmt)]
-        if not variable:
+        if variable:
+            found += self._handed_out(base, stmt)
+        else:
             found += self._outside(written, env, key)
         if isinstance(base, ast.Attribute) and not variable:
             found += self._shared_attribute(base, stmt)
@@ -158,6 +166,28 @@ class Aliases:
                 if name != key:
                     found.append(Holder(f"`{name}` shares memory with `{key}`"))
         return found[:2]
+
+    def same_object(self, stmt: ast.stmt, base: ast.Attribute) -> list[Holder]:
+        """Names, read later, that hold the Variable `base` itself: they must not see a value that torch binds anew."""
+        flow = self.flow(stmt)
+        env = dict(flow.before.get(stmt, {CALLER: NONE, KEPT: NONE}))
+        held = frozenset(s for s in flow.sites(base, env) if s.startswith("var "))
+        live = flow.live.after.get(stmt, frozenset())
+        return [self._name(h, base, stmt) for h in env if h != ast.unparse(base) and h in live and env[h] & held]
+
+    def _handed_out(self, base: ast.expr, stmt: ast.stmt) -> list[Holder]:
+        """Whether a method returns a view of the Variable, which its caller may hold when a later call writes to it."""
+        facts = self.unit.kind(base.value).facts if isinstance(base, ast.Attribute) else None
+        method = self.unit.tree.function(stmt)
+        if not isinstance(facts, ClassFacts) or method is None or SETUP.match(method.name):
+            return []
+        for other in (m for c in facts.lineage() if c.unit is self.unit for m in c.methods.values()):
+            flow = self._flow(other.node)
+            key = f"{flow.params[0] if flow.params else ''}.{base.attr}"  # type: ignore[attr-defined]
+            given = flow.returned | (flow.views(flow.returned) if other.name in ("forward", "__call__") else NONE)
+            if f"view var {key}" in given:
+                return [Holder(f"{other.name}() hands out `{key}`")]
+        return []
 
     def _shared_attribute(self, base: ast.Attribute, stmt: ast.stmt) -> list[Holder]:
         """Whether a plain tensor attribute may be reached from outside: given in, handed out, or stored twice."""

@@ -11,6 +11,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from .facts import ClassFacts, FunctionFacts
+from .kinds import CONTAINERS
 from .liveness import Liveness
 from .scopes import parameters
 from .unit import STANDARD_LIBRARY
@@ -166,13 +167,15 @@ class Flow:
         kind = self.unit.kind(stmt.target)
         if kind.tag in FLAT:
             env[name] = NONE
-        elif kind.is_tensor:
+        elif kind.is_tensor or self.unit.kind(stmt.value).is_tensor:
             env[name] = env.get(name, NONE) | self._fresh(stmt, env)
         else:
             env[name] = env.get(name, NONE) | value | self._fresh(stmt, env)
 
     def _assign(self, target: ast.expr, sites: Sites, env: Env, value: ast.expr | None) -> None:
         if isinstance(target, ast.Name):
+            if self.unit.kind(target).tag in FLAT:
+                sites = NONE
             if not self._is_own(target):
                 env[KEPT] |= sites
             env[target.id] = sites
@@ -187,8 +190,9 @@ class Flow:
                 for sub, own in zip(target.elts, each, strict=True):
                     self._assign(sub, own, env, None)
             else:
-                for sub in target.elts:
-                    self._assign(sub, self.views(sites), env, None)
+                apart = self._apart(value, sites)
+                for number, sub in enumerate(target.elts):
+                    self._assign(sub, frozenset({f"{apart}#{number}"}) if apart else self.views(sites), env, None)
         elif isinstance(target, ast.Starred):
             self._assign(target.value, sites, env, None)
         elif isinstance(target, ast.Attribute):
@@ -197,6 +201,16 @@ class Flow:
             self.sites(target.slice, env)
             if not self.unit.kind(target.value).is_tensor:
                 self._keep(target.value, sites, env)
+
+    def _apart(self, value: ast.expr | None, sites: Sites) -> str:
+        """The site of a torch call that makes several tensors at once (`topk`): no two of them share memory."""
+        if not isinstance(value, ast.Call) or len(sites) != 1:
+            return ""
+        site = next(iter(sites))
+        dotted = self.unit.resolve(value.func) or ""
+        method = isinstance(value.func, ast.Attribute) and self.unit.kind(value.func.value).is_tensor
+        torch = dotted.startswith("torch.") or dotted == "einops.pack" or method
+        return site if torch and site == _site(value) else ""
 
     def _assign_attribute(self, target: ast.Attribute, sites: Sites, env: Env) -> None:
         key = ast.unparse(target)
@@ -252,10 +266,11 @@ class Flow:
         return frozenset(f"view {s}" if s.startswith("var ") else s for s in sites)
 
     def _fresh(self, node: ast.AST, env: Env) -> Sites:
-        site = f"new {node.lineno}:{node.col_offset}:{type(node).__name__}"  # type: ignore[attr-defined]
+        site = _site(node)
         for key, held in env.items():
-            if site in held:
-                env[key] = (held - {site}) | {f"old {site}"}
+            earlier = {s for s in held if s.partition("#")[0] == site}
+            if earlier:
+                env[key] = (held - earlier) | {f"old {s}" for s in earlier}
         return frozenset({site})
 
     def _Constant(self, node: ast.Constant, env: Env) -> Sites:
@@ -384,7 +399,7 @@ class Flow:
             return self._imported(dotted, node, given, env)
         if isinstance(kind.facts, FunctionFacts):
             return self._project(kind.facts, node, env)
-        if kind.tag == "Class":
+        if kind.tag == "Class" and isinstance(kind.facts, ClassFacts):
             self._refresh(env)
             return given
         if isinstance(func, ast.Attribute):
@@ -412,7 +427,7 @@ class Flow:
     def _imported(self, dotted: str, node: ast.Call, given: Sites, env: Env) -> Sites:
         short = dotted.rpartition(".")[2]
         top = dotted.partition(".")[0]
-        if dotted == "copy.deepcopy":
+        if dotted in ("copy.deepcopy", "einops.pack"):
             return self._fresh(node, env)
         if top == "torch":
             return self._torch(dotted, short, node, given, env)
@@ -429,8 +444,12 @@ class Flow:
             return self.views(given)
         if is_view(short) or dotted.startswith("torch.nn.init.") or may_be_inplace(node):
             return self.views(given)
-        tag = self.unit.kind(node).tag
-        return given if tag in ("Module", "Optimizer", "Scheduler", "Loader") else self._fresh(node, env)
+        if self.unit.kind(node).tag not in ("Module", "Optimizer", "Scheduler", "Loader"):
+            return self._fresh(node, env)
+        if dotted.startswith("torch.nn.") and dotted not in CONTAINERS:  # sizes and flags, or a tensor to start from
+            values = [*node.args, *(k.value for k in node.keywords)]
+            return NONE.union(*(self.sites(v, env) for v in values if self.unit.kind(v).is_tensor))
+        return given
 
     def _method(self, node: ast.Call, func: ast.Attribute, receiver: Sites, given: Sites, env: Env) -> Sites | None:
         """A method of a tensor, container or module; None when the value itself is called (`self.fc(x)`)."""
@@ -512,6 +531,10 @@ class Flow:
         """Code that we did not follow ran: attributes may have been bound again."""
         for key in [k for k in env if "." in k]:
             env[key] = env[key] | {f"attr {key}"}
+
+
+def _site(node: ast.AST) -> str:
+    return f"new {node.lineno}:{node.col_offset}:{type(node).__name__}"  # type: ignore[attr-defined]
 
 
 def _is_path(node: ast.expr) -> bool:

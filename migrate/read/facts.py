@@ -14,12 +14,13 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class FunctionFacts:
-    """A function or method. `owner` is its class. `params` holds what call sites and annotations say of its parameters."""
+    """A function or method. `owner` is its class. `params` holds what the call sites of the last round pass, `seen` this one's."""
 
     node: ast.FunctionDef | ast.AsyncFunctionDef
     unit: Unit
     owner: ClassFacts | None = None
     params: dict[str, Kind] = field(default_factory=dict)
+    seen: dict[str, Kind] = field(default_factory=dict)
     returns: Kind = UNKNOWN
 
     @property
@@ -27,8 +28,12 @@ class FunctionFacts:
         return self.node.name
 
     def saw(self, param: str, kind: Kind) -> None:
-        """A call site passes a value of `kind`."""
-        self.params[param] = join(self.params[param], kind) if param in self.params else kind
+        """A call site of this round passes a value of `kind`."""
+        self.seen[param] = join(self.seen[param], kind) if param in self.seen else kind
+
+    def next_round(self) -> None:
+        """What the last round's call sites passed is what this round starts from."""
+        self.params, self.seen = self.seen, {}
 
 
 @dataclass(eq=False)
@@ -40,6 +45,11 @@ class ClassFacts:
     bases: list[ClassFacts | str] = field(default_factory=list)
     methods: dict[str, FunctionFacts] = field(default_factory=dict)
     attributes: dict[str, Kind] = field(default_factory=dict)
+    before: dict[str, Kind] = field(default_factory=dict)
+
+    def next_round(self) -> None:
+        """Attributes are found anew each round; until then the last round's count."""
+        self.attributes, self.before = {}, self.attributes
 
     @property
     def name(self) -> str:
@@ -75,9 +85,16 @@ class ClassFacts:
                 return cls.methods[name]
         return None
 
+    def held(self, name: str) -> Kind | None:
+        """What this class itself assigns to `self.name`, as far as this round and the last one know."""
+        now, then = self.attributes.get(name), self.before.get(name)
+        if now is None or then is None or not then.known:
+            return now or then
+        return join(now, then) if now.known else then
+
     def attribute(self, name: str) -> Kind | None:
         """The join of what any class of the hierarchy assigns to `self.name`."""
-        kinds = [c.attributes[name] for c in self.lineage() if name in c.attributes]
+        kinds = [found for c in self.lineage() if (found := c.held(name)) is not None]
         if not kinds:
             return None
         result = kinds[0]

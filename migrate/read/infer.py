@@ -18,7 +18,7 @@ from .kinds import (
 from .project import Project
 from .unit import Unit
 
-ROUNDS = 3
+ROUNDS = 6
 FunctionDef = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -28,9 +28,28 @@ def infer(project: Project) -> None:
         _collect(unit, project)
     for unit in project.units:
         _link_bases(unit, project)
+    last: list[object] = []
     for _ in range(ROUNDS):
         for unit in project.units:
+            for function in unit.functions.values():
+                function.next_round()
+            for cls in unit.classes.values():
+                cls.next_round()
+        for unit in project.units:
             Flow(unit, project, unit.tree.root).run_module()
+        now = _knowledge(project)
+        if now == last:
+            break
+        last = now
+
+
+def _knowledge(project: Project) -> list[object]:
+    """What travels between functions: when a round adds nothing to it, all is known."""
+    found: list[object] = []
+    for unit in project.units:
+        found += [(f.seen, f.returns) for f in unit.functions.values()]
+        found += [c.attributes for c in unit.classes.values()]
+    return found
 
 
 def _collect(unit: Unit, project: Project) -> None:
@@ -407,9 +426,9 @@ class Flow:
     def by_use(self, name: str, kind: Kind) -> Kind:
         """Tensor when the function uses `name` as only a tensor can be used."""
         if self._used is None:
-            self._used = _uses(self.owner)
-        method = self._used.get(name)
-        return TENSOR.because(f"`.{method}` is called on it") if method else kind
+            self._used = _uses(self.owner, self.unit)
+        why = self._used.get(name)
+        return TENSOR.because(why) if why else kind
 
     def _written(self) -> frozenset[str]:
         """Local names through which this body writes in place: these stay the Variable itself."""
@@ -421,8 +440,8 @@ class Flow:
         known = self.lambda_kinds.get(node, {}).get(name, UNKNOWN)
         if known.known:
             return known
-        used = _uses(node).get(name)
-        return TENSOR.because(f"`.{used}` is called on it") if used else UNKNOWN
+        why = _uses(node, self.unit).get(name)
+        return TENSOR.because(why) if why else UNKNOWN
 
     def refine(self, dotted: str, node: ast.Call, kind: Kind) -> Kind:
         """Results whose kind depends on the arguments: `x.size(0)`, `x.max(dim)`, `split`, `to(dtype)`."""
@@ -530,18 +549,43 @@ def _is(node: ast.expr, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name
 
 
-def _uses(owner: ast.AST) -> dict[str, str]:
-    """Names on which the body calls a method that only tensors have, with that method."""
+def _uses(owner: ast.AST, unit: Unit) -> dict[str, str]:
+    """Names that the body uses as only a tensor can be used, with how: a method that only tensors have, an argument of
+    a torch function that takes a tensor there."""
     found: dict[str, str] = {}
     todo: list[ast.AST] = list(ast.iter_child_nodes(owner))
     while todo:
         node = todo.pop()
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             continue
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in TENSOR_ONLY:
-            if isinstance(node.func.value, ast.Name):
-                found[node.func.value.id] = node.func.attr
+        if isinstance(node, ast.Call):
+            if isinstance(node.func, ast.Attribute) and node.func.attr in TENSOR_ONLY and isinstance(node.func.value, ast.Name):
+                found[node.func.value.id] = f"`.{node.func.attr}` is called on it"
+            for name, dotted in _tensor_arguments(node, unit):
+                found.setdefault(name, f"it is an argument of {dotted}")
         todo += ast.iter_child_nodes(node)
+    return found
+
+
+_TENSOR_PARAMETERS = frozenset({"self", "input", "mat1", "mat2", "batch1", "batch2", "target", "vec", "vec1", "vec2", "query", "x1", "x2"})
+
+
+def _tensor_arguments(node: ast.Call, unit: Unit) -> list[tuple[str, str]]:
+    """Names (or names subscripted) that a torch function is given where it takes a tensor."""
+    dotted = unit.resolve(node.func) or ""
+    if not dotted.startswith("torch.") or not node.args:
+        return []
+    row = unit.book.find(dotted)
+    if row is None or row.signature is None:
+        return []
+    found = []
+    for arg, param in zip(node.args, row.signature.params, strict=False):
+        if param.name not in _TENSOR_PARAMETERS or param.kind != "normal":
+            continue
+        while isinstance(arg, ast.Subscript):
+            arg = arg.value
+        if isinstance(arg, ast.Name):
+            found.append((arg.id, dotted))
     return found
 
 

@@ -81,7 +81,7 @@ TENSOR_ONLY = frozenset(
     fill_ zero_ add_ sub_ mul_ div_ copy_ pow_ exp_ sqrt_ rsqrt neg_ addcmul_ addcdiv_ lerp lerp_ amax amin argwhere nonzero
     is_contiguous is_floating_point data_ptr element_size stride bfloat16 cumsum_ erf erfinv expm1 log1p log2 rsqrt_ mm mv ger
     outer diag_embed multinomial logical_not logical_and logical_or ne eq gt ge le lt retain_grad register_hook mT
-    long half double""".split()
+    long half double clone t view_as""".split()
 )
 
 

@@ -13,112 +13,16 @@ from .kinds import CONTAINERS
 from .unit import Unit
 
 VIEWS = frozenset(
-    [
-        "view",
-        "view_as",
-        "reshape",
-        "reshape_as",
-        "flatten",
-        "unflatten",
-        "ravel",
-        "t",
-        "T",
-        "mT",
-        "H",
-        "mH",
-        "permute",
-        "transpose",
-        "swapaxes",
-        "swapdims",
-        "movedim",
-        "moveaxis",
-        "unsqueeze",
-        "squeeze",
-        "expand",
-        "expand_as",
-        "broadcast_to",
-        "broadcast_tensors",
-        "detach",
-        "data",
-        "contiguous",
-        "to",
-        "float",
-        "double",
-        "half",
-        "bfloat16",
-        "int",
-        "long",
-        "bool",
-        "byte",
-        "short",
-        "char",
-        "cpu",
-        "cuda",
-        "type",
-        "type_as",
-        "as_tensor",
-        "asarray",
-        "from_numpy",
-        "numpy",
-        "split",
-        "split_with_sizes",
-        "tensor_split",
-        "hsplit",
-        "vsplit",
-        "dsplit",
-        "chunk",
-        "unbind",
-        "narrow",
-        "select",
-        "diagonal",
-        "unfold",
-        "atleast_1d",
-        "atleast_2d",
-        "atleast_3d",
-        "real",
-        "imag",
-        "view_as_real",
-        "view_as_complex",
-        "positive",
-        "conj",
-        "adjoint",
-        "resolve_conj",
-        "resolve_neg",
-        "as_strided",
-        "meshgrid",
-        "pin_memory",
-        "dropout",
-        "dropout1d",
-        "dropout2d",
-        "dropout3d",
-        "alpha_dropout",
-        "feature_alpha_dropout",
-        "feature_dropout",
-        "einsum",
-        "pixel_shuffle",
-        "pixel_unshuffle",
-        "channel_shuffle",
-        "native_channel_shuffle",
-        "Parameter",
-        "Buffer",
-        "Variable",
-        "rearrange",
-        "repeat",
-        "reduce",
-        "pack",
-        "unpack",
-        "checkpoint",
-        "checkpoint_sequential",
-        "coalesce",
-        "block_diag",
-        "sum_to_size",
-        "to_dense",
-        "from_dlpack",
-        "frombuffer",
-        "cartesian_prod",
-        "chain_matmul",
-        "multi_dot",
-    ]
+    """view view_as reshape reshape_as flatten unflatten ravel t T mT H mH permute transpose swapaxes swapdims
+    movedim moveaxis unsqueeze squeeze expand expand_as broadcast_to broadcast_tensors detach data contiguous to
+    float double half bfloat16 int long bool byte short char cpu cuda type type_as as_tensor asarray from_numpy
+    numpy split split_with_sizes tensor_split hsplit vsplit dsplit chunk unbind narrow select diagonal unfold
+    atleast_1d atleast_2d atleast_3d real imag view_as_real view_as_complex positive conj adjoint resolve_conj
+    resolve_neg as_strided meshgrid pin_memory dropout dropout1d dropout2d dropout3d alpha_dropout
+    feature_alpha_dropout feature_dropout einsum pixel_shuffle pixel_unshuffle channel_shuffle
+    native_channel_shuffle Parameter Buffer Variable rearrange repeat reduce unpack checkpoint
+    checkpoint_sequential coalesce block_diag sum_to_size to_dense from_dlpack frombuffer cartesian_prod
+    chain_matmul multi_dot""".split()  # noqa: SIM905
 )
 VIEW_ATTRIBUTES = frozenset(["T", "mT", "H", "mH", "data", "real", "imag"])
 PASSING_LAYERS = frozenset(
@@ -143,35 +47,8 @@ PASSING_LAYERS = frozenset(
     ]
 )
 INPLACE_LAST = frozenset(
-    [
-        "ReLU",
-        "ReLU6",
-        "LeakyReLU",
-        "ELU",
-        "SELU",
-        "CELU",
-        "SiLU",
-        "Mish",
-        "Hardswish",
-        "Hardsigmoid",
-        "Hardtanh",
-        "RReLU",
-        "Threshold",
-        "Dropout",
-        "Dropout2d",
-        "relu",
-        "relu6",
-        "leaky_relu",
-        "elu",
-        "selu",
-        "celu",
-        "silu",
-        "mish",
-        "hardswish",
-        "hardsigmoid",
-        "hardtanh",
-        "threshold",
-    ]
+    """ReLU ReLU6 LeakyReLU ELU SELU CELU SiLU Mish Hardswish Hardsigmoid Hardtanh RReLU Threshold Dropout Dropout2d
+    relu relu6 leaky_relu elu selu celu silu mish hardswish hardsigmoid hardtanh threshold""".split()  # noqa: SIM905
 )
 
 
@@ -185,6 +62,7 @@ class Modules:
 
     def __init__(self, unit: Unit) -> None:
         self.unit = unit
+        self._assigned: dict[ClassFacts, dict[str, list[ast.expr]]] = {}
 
     def passes(self, func: ast.expr) -> bool:
         """Whether calling the module `func` may return (a view of) its argument."""
@@ -206,7 +84,7 @@ class Modules:
             return [func]
         if isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name):
             facts = unit.kind(func.value).facts
-            return _assigned(facts, func.attr, func.value.id) if isinstance(facts, ClassFacts) else []
+            return self._attributes(facts, func.attr) if isinstance(facts, ClassFacts) else []
         if isinstance(func, ast.Name):
             scope = unit.scope(func).lookup(func.id)
             bindings = scope.bindings[func.id] if scope else []
@@ -215,12 +93,44 @@ class Modules:
                 return [u.value for u in ups if isinstance(u, ast.Assign)]
         return []
 
+    def _attributes(self, facts: ClassFacts, name: str) -> list[ast.expr]:
+        found: list[ast.expr] = []
+        for cls in facts.lineage():
+            if cls not in self._assigned:
+                self._assigned[cls] = _assigned(cls)
+            found += self._assigned[cls].get(name, [])
+        return found
+
+    def is_variable(self, node: ast.expr) -> bool:
+        """Whether the value is a Parameter or buffer itself, which is an object that can be written to in NNX."""
+        if self.unit.kind(node).tag == "Variable":
+            return True
+        if not isinstance(node, ast.Name):
+            return False
+        scope = self.unit.scope(node).lookup(node.id)
+        bindings = scope.bindings[node.id] if scope is not None else []
+        return bool(bindings) and all(self._walks_variables(b.node) for b in bindings)
+
+    def _walks_variables(self, target: ast.AST) -> bool:
+        """Whether a loop target takes each of `module.parameters()` or the second of `module.named_parameters()`."""
+        up = self.unit.tree.parents.get(target)
+        second = isinstance(up, ast.Tuple) and len(up.elts) == 2 and up.elts[1] is target
+        loop = self.unit.tree.parents.get(up) if second and up is not None else up
+        if not isinstance(loop, (ast.For, ast.comprehension)) or not isinstance(loop.iter, ast.Call):
+            return False
+        func = loop.iter.func
+        names = ("named_parameters", "named_buffers") if second else ("parameters", "buffers")
+        return isinstance(func, ast.Attribute) and func.attr in names and self.unit.kind(func.value).tag == "Module"
+
     def _may_pass(self, node: ast.expr) -> bool:
         if isinstance(node, ast.IfExp):
             return self._may_pass(node.body) or self._may_pass(node.orelse)
         if not isinstance(node, ast.Call):
             return True
         dotted = self.unit.resolve(node.func) or self._base(node)
+        made = self.unit.kind(node).name  # what a function of the project builds and returns
+        if not dotted.startswith("torch.nn.") and made.startswith("torch.nn."):
+            return made in PASSING_LAYERS or made.rpartition(".")[2] in INPLACE_LAST
         if dotted == "torch.nn.Sequential":
             return all(isinstance(a, ast.Starred) or self._may_pass(a) for a in node.args)
         if not dotted.startswith("torch.nn."):
@@ -263,13 +173,12 @@ def may_be_inplace(call: ast.Call) -> bool:
     )
 
 
-def _assigned(facts: ClassFacts, attr: str, name: str) -> list[ast.expr]:
-    found: list[ast.expr] = []
-    for cls in facts.lineage():
-        for node in ast.walk(cls.node):
-            if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None:
-                continue
+def _assigned(cls: ClassFacts) -> dict[str, list[ast.expr]]:
+    """By attribute, what the methods of one class assign to it."""
+    found: dict[str, list[ast.expr]] = {}
+    for node in ast.walk(cls.node):
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-                if isinstance(target, ast.Attribute) and target.attr == attr and isinstance(target.value, ast.Name):
-                    found.append(node.value)
+                if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
+                    found.setdefault(target.attr, []).append(node.value)
     return found

@@ -14,7 +14,7 @@ def passes() -> Sequence[Callable[[Plan], None]]:
     from .indexing import plan_indexing
     from .inplace import plan_inplace
     from .modules import plan_modules
-    from .randomness import plan_keys
+    from .randomness import plan_keys, plan_seeds
     from .training import plan_training
 
-    return (plan_modules, plan_training, plan_devices, plan_inplace, plan_calls, plan_indexing, plan_keys)
+    return (plan_modules, plan_seeds, plan_training, plan_devices, plan_inplace, plan_calls, plan_indexing, plan_keys)

@@ -56,7 +56,7 @@ def _call(plan: Plan, node: ast.Call) -> None:
 
 
 def _torch_call(plan: Plan, node: ast.Call, dotted: str) -> None:
-    row = plan.unit.book.find(dotted)
+    row = plan.unit.book.find(dotted) or _of_module(plan, dotted)
     if row is None:
         known = torch_names().known(dotted)
         plan.found(
@@ -65,6 +65,16 @@ def _torch_call(plan: Plan, node: ast.Call, dotted: str) -> None:
         )  # fmt: skip
         return
     apply(plan, row, node, dotted, None)
+
+
+def _of_module(plan: Plan, dotted: str) -> Row | None:
+    """The unmapped row of the nearest module above a name (`torch.distributed` for `torch.distributed.all_reduce`)."""
+    while dotted.count(".") > 1:
+        dotted = dotted.rpartition(".")[0]
+        row = plan.unit.book.find(dotted)
+        if row is not None:
+            return row if row.get("unmapped") else None
+    return None
 
 
 def apply(plan: Plan, row: Row, node: ast.Call, dotted: str, receiver: ast.expr | None, evidence: str = "") -> bool:
@@ -302,7 +312,7 @@ def _value(plan: Plan, node: ast.Attribute | ast.Name, dotted: str) -> None:
         return
     if isinstance(parent, ast.Call) and parent.func is node and node not in plan.taken:
         return
-    row = plan.unit.book.find(dotted)
+    row = plan.unit.book.find(dotted) or _of_module(plan, dotted)
     if row is None:
         if torch_names().names.get(dotted) is None:
             plan.found("JM302", node, dotted, f"no rule for {dotted}")

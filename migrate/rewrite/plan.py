@@ -68,6 +68,7 @@ class Plan:
     splits: dict[ast.stmt, int] = field(default_factory=dict)
     spread: set[ast.AST] = field(default_factory=set)
     rooted: set[object] = field(default_factory=set)
+    nodes: list[tuple[ast.AST, Finding]] = field(default_factory=list)
 
     def found(
         self,
@@ -84,12 +85,14 @@ class Plan:
         """Record a finding about `node`."""
         tree = self.unit.tree
         start, end = tree.start(node), tree.end(node)
-        self.findings.append(
+        finding = (
             Finding(
                 self.unit.source.path, tree.position(start), tree.position(end), code, name, rule or name, message, advice,
                 evidence, _short(tree.text[start:end]), after,
             )
         )  # fmt: skip
+        self.findings.append(finding)
+        self.nodes.append((node, finding))
 
     def point(self, owner: ast.AST, start: int, end: int, text: str | Build) -> None:
         self.points.setdefault(owner, []).append(Point(start, end, text))
@@ -117,7 +120,7 @@ class Plan:
                 name
                 for scope in self.unit.scopes.of.values()
                 for name, bindings in scope.bindings.items()
-                if any(not b.target.startswith("torch.") for b in bindings)
+                if any(not b.target.startswith(("torch.", "einops.layers.torch.")) for b in bindings)
             )
         return cached  # type: ignore[no-any-return]
 

@@ -13,8 +13,7 @@ from .signature_edit import add_keyword_parameter
 
 
 def plan_keys(plan: Plan) -> None:
-    """Give every call that waits for it its key or rngs; split keys where they are drawn from; seed where the source seeds."""
-    _seeds(plan)
+    """Give every call that waits for it its key or rngs; split keys where they are drawn from."""
     for facts in plan.needs.keys:
         if facts.unit is plan.unit:
             add_keyword_parameter(plan, facts.node, key_name(plan, facts.node))
@@ -174,7 +173,7 @@ def _root(plan: Plan, node: ast.AST, holder: ast.AST, name: str) -> None:
     plan.found("JM121", node, "torch.manual_seed", "nothing seeds torch here: the key starts from 0")
 
 
-def _seeds(plan: Plan) -> None:
+def plan_seeds(plan: Plan) -> None:
     """`torch.manual_seed(s)` becomes `key = jax.random.key(s)`."""
     tree = plan.unit.tree
     for node in list(tree.parents):
@@ -201,4 +200,4 @@ def _draws_here(plan: Plan, home: FunctionFacts) -> bool:
     return any(s.home is home and (s.what or s.callee) for s in plan.needs.sites.values())
 
 
-__all__ = ["key_expression", "plan_keys", "rngs_expression"]
+__all__ = ["key_expression", "plan_keys", "plan_seeds", "rngs_expression"]
