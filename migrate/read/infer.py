@@ -492,10 +492,21 @@ class Flow:
             return Kind("Class", facts=owner)
         return Kind("Module", owner.layer_base if owner.is_module else "plain", facts=owner)
 
+    def _annotated_module(self, node: ast.expr | None) -> Kind | None:
+        """`model: Net`, for a module class of the project."""
+        if not isinstance(node, (ast.Name, ast.Attribute)):
+            return None
+        found = self.unit.local(node) or self.project.find(self.unit.resolve(node))
+        if isinstance(found, ClassFacts) and found.is_module:
+            return Kind("Module", found.layer_base, facts=found, why="annotated")
+        return None
+
     def _parameter(self, facts: FunctionFacts, arg: ast.arg, default: ast.expr | None) -> Kind:
         annotated = kind_of_annotation(arg.annotation, self.unit.resolve)
         if annotated.known and annotated.tag != "None":
             return annotated
+        if (own := self._annotated_module(arg.annotation)) is not None:
+            return own
         usual = self.outer.evaluate(default, dict(self.outer.env)) if default is not None and self.outer else UNKNOWN
         called = facts.params.get(arg.arg, UNKNOWN)
         if called.known and called.tag != "None":

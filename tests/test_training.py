@@ -1,0 +1,453 @@
+"""Training programs: the original under torch and its conversion take the same steps from the same weights."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+from flax import nnx
+
+sys.path.insert(0, str(Path(__file__).parent))
+from converted import Converted, arrays, convert, under_jax, under_torch
+
+from jaxmigrate.layers.library.base import load_state_dict, state_dict
+
+torch.set_num_threads(1)
+TOLERANCE = 2e-5
+
+HEAD = '''
+import torch
+from torch import nn, optim
+import torch.nn.functional as F
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(3, 5, bias=False)
+        self.norm = nn.BatchNorm1d(5)
+        self.last = nn.Linear(5, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(torch.tanh(self.norm(self.first(x))))
+
+'''
+
+
+def data(steps: int = 6) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(steps, 8, 3)).astype(np.float32), rng.integers(0, 2, (steps, 8))
+
+
+def close(ours: Any, theirs: Any) -> None:
+    np.testing.assert_allclose(np.asarray(ours, np.float64), np.asarray(theirs, np.float64), rtol=TOLERANCE, atol=TOLERANCE)
+
+
+def both(source: str, folder: Path) -> tuple[Converted, Any, Any, Any, Any]:
+    """(conversion, torch program, JAX program, torch model, JAX model) with equal weights."""
+    converted = convert(source)
+    assert converted.status == "changed" and not converted.left, converted.left
+    theirs, ours = under_torch(source), under_jax(converted, folder)
+    torch.manual_seed(0)
+    model = theirs.Net()
+    twin = ours.Net(rngs=nnx.Rngs(0))
+    load_state_dict(twin, {k: v for k, v in arrays(model.state_dict()).items() if "num_batches" not in k}, strict=False)
+    return converted, theirs, ours, model, twin
+
+
+def same_weights(twin: Any, model: Any, start: dict[str, np.ndarray]) -> None:
+    ours, theirs = state_dict(twin), arrays(model.state_dict())
+    names = [n for n in ours if n in theirs and "num_batches" not in n]
+    assert len(names) == 7
+    assert max(float(np.abs(theirs[n] - start[n]).max()) for n in names if "running" not in n) > 1e-3
+    for name in names:
+        close(ours[name], theirs[name])
+
+
+ONE_SCOPE = (
+    HEAD
+    + '''
+def fit(model: nn.Module, xs: torch.Tensor, ys: torch.Tensor):
+    optimizer = OPTIMIZER
+    losses, hits, seen = [], 0, []
+    for x, y in zip(xs, ys):
+        optimizer.zero_grad()  # start anew
+        output = model(x)
+        # the loss of this batch
+        loss = F.cross_entropy(output, y)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+        hits += (output.argmax(dim=1) == y).sum().item()
+    return losses, hits
+'''
+)
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        "optim.SGD(model.parameters(), lr=0.1)",
+        "optim.SGD(model.parameters(), 0.05, momentum=0.9, weight_decay=1e-2, nesterov=True)",
+        "optim.Adam(model.parameters(), lr=1e-2, betas=(0.8, 0.95))",
+        "optim.AdamW(params=model.parameters(), lr=1e-2)",
+        "optim.RMSprop(list(model.parameters()), lr=1e-2, momentum=0.5)",
+    ],
+)
+def test_one_scope(optimizer: str, tmp_path: Path) -> None:
+    converted, theirs, ours, model, twin = both(ONE_SCOPE.replace("OPTIMIZER", optimizer), tmp_path)
+    assert "optax.apply_updates" in converted.text and "nnx.Optimizer" not in converted.text
+    assert "# the loss of this batch" in converted.text and "# start anew" in converted.text
+    xs, ys = data()
+    start = arrays(model.state_dict())
+    want = theirs.fit(model, torch.tensor(xs), torch.tensor(ys))
+    got = ours.fit(twin, jnp.asarray(xs), jnp.asarray(ys))
+    close(got[0], want[0])
+    assert got[1] == want[1]
+    same_weights(twin, model, start)
+
+
+ACROSS = (
+    HEAD
+    + '''
+def train(model, batches, optimizer, criterion):
+    model.train()
+    total = 0.0
+    for x, y in batches:
+        output = model(x)
+        loss = criterion(output, y)
+        total += loss.item()
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=0.3)
+        optimizer.step()
+    return total
+
+
+@torch.no_grad()
+def evaluate(model, batches):
+    model.eval()
+    wrong = 0
+    for x, y in batches:
+        wrong += (model(x).argmax(1) != y).sum().item()
+    return wrong
+
+
+def run(model: Net, xs: torch.Tensor, ys: torch.Tensor):
+    batches = list(zip(xs, ys))
+    optimizer = optim.Adam(model.parameters(), lr=2e-2)
+    scheduler = optim.lr_scheduler.StepLR(optimizer, step_size=2, gamma=0.5)
+    history = []
+    for epoch in range(1, 5):
+        history.append((train(model, batches, optimizer, nn.CrossEntropyLoss()), evaluate(model, batches)))
+        scheduler.step()
+    return history
+'''
+)
+
+
+def test_across_functions(tmp_path: Path) -> None:
+    converted, theirs, ours, model, twin = both(ACROSS, tmp_path)
+    assert "optimizer.update(model, grads)" in converted.text
+    xs, ys = data(3)
+    start = arrays(model.state_dict())
+    want = theirs.run(model, torch.tensor(xs), torch.tensor(ys))
+    got = ours.run(twin, jnp.asarray(xs), jnp.asarray(ys))
+    close(got, want)
+    same_weights(twin, model, start)
+
+
+SCHEDULES = (
+    HEAD
+    + '''
+def fit(model: nn.Module, xs: torch.Tensor, ys: torch.Tensor):
+    opt = optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    sched = SCHEDULE
+    seen = []
+    for epoch in range(3):
+        for x, y in zip(xs, ys):
+            opt.zero_grad()
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            opt.step()
+            PER_STEP
+            seen.append(loss.item())
+        PER_EPOCH
+    return seen
+'''
+)
+RATES = [
+    "optim.lr_scheduler.CosineAnnealingLR(opt, 4)",
+    "optim.lr_scheduler.LinearLR(opt, 0.1, total_iters=3)",
+    "optim.lr_scheduler.LambdaLR(opt, lambda n: 0.5 ** n)",
+    "optim.lr_scheduler.MultiStepLR(opt, [1, 2])",
+]
+
+
+@pytest.mark.parametrize("schedule", RATES)
+@pytest.mark.parametrize(
+    "places",
+    [
+        ("sched.step()", "pass"),
+        ("pass", "sched.step()"),
+        ("pass", "sched.step(); seen.append(sched.get_last_lr()[0])".replace("; ", "\n        ")),
+        ("pass", "if epoch > 0:\n            sched.step()"),
+    ],
+)
+def test_schedules(schedule: str, places: tuple[str, str], tmp_path: Path) -> None:
+    source = SCHEDULES.replace("SCHEDULE", schedule).replace("PER_STEP", places[0]).replace("PER_EPOCH", places[1])
+    _, theirs, ours, model, twin = both(source, tmp_path)
+    xs, ys = data(3)
+    want = theirs.fit(model, torch.tensor(xs), torch.tensor(ys))
+    close(ours.fit(twin, jnp.asarray(xs), jnp.asarray(ys)), want)
+
+
+TRAINER = (
+    HEAD
+    + '''
+class Trainer:
+    def __init__(self, model: Net, teacher: Net):
+        self.model = model
+        self.teacher = teacher.eval()
+        self.optimizer = optim.SGD(self.model.parameters(), lr=0.1)
+
+    def fit(self, xs: torch.Tensor):
+        losses = []
+        for x in xs:
+            with torch.no_grad():
+                # what it should say
+                wanted = self.teacher(x)
+            self.optimizer.zero_grad()
+            out = self.model(x)
+            (F.mse_loss(out, wanted) + 0.1 * (out - out.detach() * 0.5).pow(2).mean()).backward()
+            self.optimizer.step()
+            losses.append(out.sum().item())
+        return losses
+'''
+)
+
+
+def test_optimizer_on_self(tmp_path: Path) -> None:
+    converted, theirs, ours, model, twin = both(TRAINER, tmp_path)
+    assert "nnx.Optimizer(self.model" in converted.text and "# what it should say" in converted.text
+    torch.manual_seed(1)
+    teacher, teacher_twin = theirs.Net(), ours.Net(rngs=nnx.Rngs(1))
+    load_state_dict(teacher_twin, {k: v for k, v in arrays(teacher.state_dict()).items() if "num_b" not in k}, strict=False)
+    xs, _ = data()
+    start = arrays(model.state_dict())
+    want = theirs.Trainer(model, teacher).fit(torch.tensor(xs))
+    close(ours.Trainer(twin, teacher_twin).fit(jnp.asarray(xs)), want)
+    same_weights(twin, model, start)
+
+
+def test_leaf_tensors(tmp_path: Path) -> None:
+    source = '''
+import torch
+
+def fit(steps):
+    w = torch.tensor([1.0, -2.0, 0.5], requires_grad=True)
+    b = torch.tensor(0.3, requires_grad=True)
+    opt = torch.optim.Adam([w, b], lr=0.1, weight_decay=0.1)
+    for i in range(steps):
+        opt.zero_grad()
+        total = ((w * w).sum() + b) ** 2
+        total.backward()
+        opt.step()
+    return w.tolist() + [b.item(), total.item()]
+'''
+    converted = convert(source)
+    assert not converted.left
+    close(under_jax(converted, tmp_path).fit(4), under_torch(source).fit(4))
+
+
+def test_carried_state_and_loops(tmp_path: Path) -> None:
+    source = (
+        HEAD
+        + '''
+def fit(model: nn.Module, xs: torch.Tensor, ys: torch.Tensor):
+    opt = optim.SGD(model.parameters(), lr=0.1)
+    shown = []
+    state = torch.zeros(8, 2)
+    for x, y in zip(xs, ys):
+        opt.zero_grad()
+        state = state.detach()
+        loss = torch.zeros(())
+        for i in range(2):
+            state = 0.5 * state + model(x)
+            loss = loss + F.cross_entropy(state, y)
+        loss.backward()
+        opt.step()
+        shown.append(loss.item())
+    return shown, state.tolist()
+'''
+    )
+    _, theirs, ours, model, twin = both(source, tmp_path)
+    xs, ys = data(4)
+    want = theirs.fit(model, torch.tensor(xs), torch.tensor(ys))
+    got = ours.fit(twin, jnp.asarray(xs), jnp.asarray(ys))
+    close(got[0], want[0])
+    close(got[1], want[1])
+
+
+LOOP = '''
+def fit(model: nn.Module, xs, ys, criterion=nn.CrossEntropyLoss()):
+    opt = optim.SGD(model.parameters(), lr=0.1)
+    out_list = []
+    for i, (x, y) in enumerate(zip(xs, ys)):
+        BODY
+'''
+REFUSED = {
+    "no zero_grad": "loss = criterion(model(x), y); loss.backward(); opt.step()",
+    "step() is conditional": "loss = criterion(model(x), y); loss.backward(); if i % 2 == 0:\n            opt.step()\n            opt.zero_grad()",
+    "retain_graph": "opt.zero_grad(); loss = criterion(model(x), y); loss.backward(retain_graph=True); opt.step()",
+    "several backward": "opt.zero_grad(); criterion(model(x), y).backward(); criterion(model(x), y).backward(); opt.step()",
+    "has effects": "opt.zero_grad(); out = model(x); print(out.shape); loss = criterion(out, y); loss.backward(); opt.step()",
+    "changes an object": "opt.zero_grad(); out = model(x); out_list[0] = out; loss = criterion(out, y); loss.backward(); opt.step()",
+    "may touch the gradients": "opt.zero_grad(); loss = criterion(model(x), y); loss.backward(); show(model); opt.step()",
+    "`p.grad`": "opt.zero_grad(); loss = criterion(model(x), y); loss.backward(); opt.step(); print([p.grad for p in model.parameters()])",
+    "GradScaler": "opt.zero_grad(); loss = criterion(model(x), y); scaler.scale(loss).backward(); opt.step()",
+    "closure": "opt.zero_grad(); loss = criterion(model(x), y); loss.backward(); opt.step(lambda: loss)",
+    "needs a number": "opt.zero_grad(); out = model(x); scale = float(out.sum()); loss = criterion(out, y) * scale; loss.backward(); opt.step()",
+    "under torch.autocast": "opt.zero_grad(); with torch.autocast('cpu'):\n            loss = criterion(model(x), y)\n        loss.backward(); opt.step()",
+    "between backward() and step()": "loss = criterion(model(x), y); loss.backward(); opt.zero_grad(); opt.step()",
+    "does not depend on": "opt.zero_grad(); loss = criterion(x, y); loss.backward(); opt.step()",
+}
+
+
+@pytest.mark.parametrize("reason", REFUSED)
+def test_refused(reason: str) -> None:
+    body = REFUSED[reason].replace("; ", "\n        ")
+    converted = convert(HEAD + LOOP.replace("BODY", body))
+    backward = [f for f in converted.findings if f.code == "JM208" and f.name == "torch.Tensor.backward"]
+    assert backward and all(reason in f.message for f in backward), converted.left
+    assert ".backward(" in converted.text and "nnx.grad" not in converted.text and "value_and_grad" not in converted.text
+    assert converted.status == "changed"
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("reg = model.last.weight.pow(2).sum()\n    for x, y in zip(xs, ys):\n        opt.zero_grad()\n        loss = F.cross_entropy(model(x), y) + reg", "outside this block"),
+        ("for x, y in zip(xs, ys):\n        opt.zero_grad()\n        loss = F.cross_entropy(model(x), y) + penalty()", "reads model by itself"),
+        ("for x, y in zip(xs, ys):\n        opt.zero_grad()\n        loss = F.mse_loss(model(x), other(x))", "several modules"),
+    ],
+)  # fmt: skip
+def test_gradients_that_would_be_lost(body: str, reason: str) -> None:
+    source = (
+        HEAD
+        + f'''
+def penalty():
+    return sum(p.pow(2).sum() for p in model.parameters())
+
+def fit(model: Net, other: Net, xs, ys):
+    opt = optim.SGD(model.parameters(), lr=0.1)
+    {body}
+        loss.backward()
+        opt.step()
+'''
+    )
+    converted = convert(source)
+    assert any(f.code == "JM208" and reason in f.message for f in converted.findings), converted.left
+    assert "value_and_grad" not in converted.text
+
+
+def test_no_grad_in_a_module_cuts_the_gradient(tmp_path: Path) -> None:
+    source = '''
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.f = nn.Linear(3, 1)
+
+    @torch.no_grad()
+    def target(self, x):
+        return 0.5 * self.f(x) + 1
+
+    def forward(self, x):
+        with torch.no_grad():
+            scale = self.f(x).mean()
+            low, high = self.f(x).min(), self.f(x).max()
+        return ((scale * self.f(x) - self.target(x)) ** 2).mean() + (high - low) * self.f.bias.sum()
+'''
+    _, theirs, ours, model, twin = both(source, tmp_path)
+    xs, _ = data(1)
+    loss = model(torch.tensor(xs[0]))
+    loss.backward()
+    value, grads = nnx.value_and_grad(lambda m: m(jnp.asarray(xs[0])))(twin)
+    close(value, loss.item())
+    close(grads["f"]["weight"][...], model.f.weight.grad.numpy())
+    close(grads["f"]["bias"][...], model.f.bias.grad.numpy())
+
+
+METHODS = (
+    HEAD
+    + '''
+def build(flag: bool):
+    model = Net().to("cpu").eval()
+    model.train(flag)
+    return model.eval() if flag else model
+
+
+def describe(model: Net, x: torch.Tensor):
+    count = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    shapes = [tuple(p.shape) for p in model.parameters()]
+    names = [n for n, _ in model.named_parameters()]
+    total = len(list(model.parameters()))
+    for p in model.parameters():
+        total += p.dim()
+    out = model.eval()(x)
+    return count, shapes, names, total, out.sum().item()
+
+
+def copy(model: Net):
+    other = Net()
+    other.load_state_dict(model.state_dict(), strict=False)
+    return other.eval()
+'''
+)
+
+
+def test_module_methods(tmp_path: Path) -> None:
+    converted = convert(METHODS.replace("return model.eval() if flag else model", "return model.eval()"))
+    assert not converted.left
+    source = METHODS.replace("return model.eval() if flag else model", "return model.eval()")
+    _, theirs, ours, model, twin = both(source, tmp_path)
+    xs, _ = data(1)
+    want = theirs.describe(model, torch.tensor(xs[0]))
+    got = ours.describe(twin, jnp.asarray(xs[0]))
+    assert got[:4] == want[:4]
+    close(got[4], want[4])
+
+
+def test_text_of_the_plain_loop() -> None:
+    text = convert(ONE_SCOPE.replace("OPTIMIZER", "optim.SGD(model.parameters(), lr=0.1)")).text
+    assert text[text.index("def fit") :] == '''def fit(model: nnx.Module, xs: jax.Array, ys: jax.Array):
+    tx = optax.sgd(0.1)
+    opt_state = tx.init(nnx.state(model, nnx.Param))
+    losses, hits, seen = [], 0, []
+    for x, y in zip(xs, ys):
+        # start anew
+        def loss_fn(model):
+            output = model(x)
+            # the loss of this batch
+            loss = cross_entropy(output, y)
+            return loss, output
+
+        (loss, output), grads = nnx.value_and_grad(loss_fn, has_aux=True)(model)
+        updates, opt_state = tx.update(grads, opt_state, nnx.state(model, nnx.Param))
+        nnx.update(model, optax.apply_updates(nnx.state(model, nnx.Param), updates))
+        losses.append(loss.item())
+        hits += jnp.sum(jnp.argmax(output, axis=1) == y).item()
+    return losses, hits
+'''
+
+
+jax.config.update("jax_disable_most_optimizations", True)
