@@ -114,6 +114,156 @@ EQUAL = {
     ),
 }  # fmt: skip
 
+# Whole programs with modules: Variables are written in place.
+MODULES = {
+    "buffers in forward": (
+        """
+        class Meter(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.register_buffer("seen", torch.zeros(3))
+                self.register_buffer("count", torch.zeros(()))
+
+            def forward(self, x):
+                self.seen[0] = x[0]
+                self.seen[1:] += x[1:]
+                self.seen[[0, 1]] += 1
+                self.seen += x
+                self.seen.mul_(0.5).add_(x, alpha=2)
+                self.seen[x > 1] = 9
+                self.count += 1
+                self.count.add_(1)
+                return x * self.count + self.seen
+
+        def main():
+            m = Meter()
+            return m(torch.arange(3.0)), m(torch.ones(3)), m.count + 0, m.seen + 0
+        """,
+        "self.seen[1:] += x[1:]",
+    ),
+    "parameters by data and no_grad": (
+        """
+        class Scale(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.w = nn.Parameter(torch.ones(2, 2))
+                with torch.no_grad():
+                    self.w.copy_(torch.tensor([1.0, 2.0]))
+                    self.w.mul_(2).add_(1)
+                self.w.data[1] = 3
+                self.w.data *= 2
+                self.w.data = self.w.data + 1
+                self.w.data.clamp_(0, 6)
+                self.w.data[0, 0].fill_(0.5)
+                self.w[0].data.mul_(2)
+
+            def forward(self, x):
+                return x @ self.w
+
+        def main():
+            return Scale()(torch.ones(2, 2))
+        """,
+        "self.w[...] = self.w[...] * 2 + 1",
+    ),
+    "parameters in a loop": (
+        """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.fc = nn.Linear(2, 2)
+                for name, p in self.fc.named_parameters():
+                    p.data.fill_(0.5)
+                    p.data[0] = 2
+
+            def forward(self, x):
+                return self.fc(x)
+
+        def main():
+            return Net()(torch.ones(1, 2))
+        """,
+        "p[...] = 0.5",
+    ),
+    "a residual block": (
+        """
+        class Block(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.relu = nn.ReLU(inplace=True)
+                self.norm = nn.LayerNorm(4)
+                self.net = nn.Sequential(nn.LayerNorm(4), nn.ReLU(True))
+
+            def forward(self, x):
+                identity = x
+                out = self.norm(x)
+                out = self.relu(out)
+                out = self.net(out)
+                out += identity
+                out = self.relu(out)
+                return out
+
+        def main():
+            x = torch.arange(8.0).reshape(2, 4) - 3
+            return Block()(x), x
+        """,
+        "out += identity",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_modules_write_their_variables(name: str) -> None:
+    program, text = MODULES[name]
+    run = both(program)
+    assert not run.left, [(f.code, f.message) for f in run.left]
+    assert text in run.outcome.after
+    assert run.same, (run.outcome.after, run.expected, run.got, run.error)
+
+
+# Reads that mean something else in JAX.
+INDEXED = {
+    "a list": ("x = torch.arange(6.0).reshape(3, 2)\nreturn x[[0, 2]], x[:, [1]]", "x[jnp.array([0, 2])]"),
+    "a list by name": ("x = torch.arange(3.0)\nkeep = [2, 0]\nreturn x[keep]", "x[jnp.array(keep)]"),
+    "a list of flags": ("x = torch.arange(2.0)\nreturn x[[True, False]]", "x[jnp.array([True, False])]"),
+    "int, slice, tensor": (
+        "x = torch.arange(24.0).reshape(2, 3, 4)\ni = torch.tensor([0, 2])\nreturn x[0, :, i], x[:, 0, i], x[i[:1], :, 0]",
+        "x[0][:, i]",
+    ),
+    "int, slice, list": ("x = torch.arange(24.0).reshape(2, 3, 4)\nreturn x[1, ..., [0, 2]]", "x[1][..., jnp.array([0, 2])]"),
+    "a byte mask": ("x = torch.arange(3.0)\nm = torch.tensor([0, 1, 1])\nreturn x[m.byte()]", ".astype(bool)]"),
+    "a byte mask by name": ("x = torch.arange(3.0)\nm = torch.tensor([0, 1, 1], dtype=torch.uint8)\nreturn x[m]", "x[m.astype(bool)]"),
+    "tensors with a slice between": (
+        "x = torch.arange(24.0).reshape(2, 3, 4)\ni = torch.tensor([0, 1])\nreturn x[i, :, i]", "x[i, :, i]",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", INDEXED)
+@pytest.mark.filterwarnings("ignore:indexing with dtype torch.uint8")
+def test_reads_index_as_torch_does(name: str) -> None:
+    body, text = INDEXED[name]
+    run = both(body)
+    assert not run.left, [(f.code, f.message) for f in run.left]
+    assert text in run.outcome.after
+    assert run.same, (run.outcome.after, run.expected, run.got, run.error)
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ("x = torch.zeros(2, 3)\nreturn x[[[0, 1], [1, 2]]]", "JM203"),
+        ("x = torch.arange(120.0).reshape(2, 3, 4, 5)\ni = torch.tensor([0])\nreturn x[:, i, :, 0]", "JM203"),
+        ("def f(i, j):\n    x = torch.zeros(2, 3, 4)\n    return x[i, :, j]\n\ndef main():\n    return 0", "JM201"),
+        ("x = torch.arange(3.0)\ntry:\n    return x[7]\nexcept IndexError:\n    return -1", "JM209"),
+        ("def f(x):\n    x[0, 1:] = 3\n\ndef main():\n    return 0", "JM201"),
+        ("x = torch.zeros(2)\nif x.add_(1).sum() > 0 and x[0] > 0:\n    return x\nreturn x", "JM205"),
+        ("x = torch.zeros(2)\nx[0] = y = 3; z = 1\nreturn x, y, z", "JM205"),
+        ("x = torch.zeros(3)\nx[  # first\n    0\n] = 2\nreturn x", "JM204"),
+        ("x = torch.zeros(3).half()\ny = torch.ones(3)\nx += y\nreturn x", "JM111"),
+    ],
+)  # fmt: skip
+def test_what_is_not_certain_is_reported(body: str, code: str) -> None:
+    assert code in both(body).codes
+
 
 @pytest.mark.parametrize("name", EQUAL)
 def test_converted_programs_return_what_torch_returns(name: str) -> None:

@@ -6,12 +6,12 @@ import ast
 import re
 from dataclasses import dataclass
 
-from .aliasflow import CALLER, KEPT, NONE, Env, Flow, Sites
+from .aliascalls import CALLER, KEPT, NONE, Env, Sites
+from .aliasflow import Flow
 from .facts import ClassFacts, FunctionFacts
 from .liveness import stores
 from .unit import Unit
 from .views import Modules
-
 
 SETUP = re.compile(r"__init__|_*(re)?(set|init)|_*load|from_")
 
@@ -112,6 +112,8 @@ class Aliases:
                 written |= {s for held in env.values() for s in held if s.startswith("view var ")}
         live = flow.live.after.get(stmt, frozenset()) - _rebound(stmt)
         names = [h for h in env if (h != key or itself) and self._sees(h, env, written, live)]
+        if variable:  # a module that holds the Variable sees its new value
+            names = [h for h in names if not self._is_module(h, flow.owner)]
         found = [self._name(h, base, stmt) for h in names if h not in _rebound(stmt)]
         if variable:
             found += self._handed_out(base, stmt)
@@ -125,6 +127,11 @@ class Aliases:
         if holder in (CALLER, KEPT) or not env[holder] & written:
             return False
         return holder in live or "." in holder
+
+    def _is_module(self, name: str, owner: ast.AST) -> bool:
+        kinds = {self.unit.kind(n).tag for n in ast.walk(owner) if isinstance(n, ast.Name) and n.id == name}
+        kinds |= {self.unit.kind(n).tag for n in ast.walk(owner) if isinstance(n, ast.arg) and n.arg == name}
+        return kinds - {"unknown"} == {"Module"}
 
     def _name(self, holder: str, base: ast.expr, stmt: ast.stmt) -> Holder:
         line = self._bound_at(holder, stmt)

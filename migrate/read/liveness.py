@@ -1,7 +1,7 @@
 """Which names may still be read after each statement of a body: backward liveness, the textbook kind.
 
-Source: Aho, Lam, Sethi, Ullman, "Compilers", section 9.2.5, on the statement tree instead of a flow graph. Exceptions are
-taken to happen anywhere in a `try`.
+Source: Aho, Lam, Sethi, Ullman, "Compilers", section 9.2.5, on the statement tree instead of a flow graph. Exceptions
+are taken to happen anywhere in a `try`.
 """
 
 from __future__ import annotations

@@ -27,24 +27,8 @@ VIEWS = frozenset(
 VIEW_ATTRIBUTES = frozenset(["T", "mT", "H", "mH", "data", "real", "imag"])
 PASSING_LAYERS = frozenset(
     f"torch.nn.{n}"
-    for n in [
-        "Identity",
-        "Dropout",
-        "Dropout1d",
-        "Dropout2d",
-        "Dropout3d",
-        "AlphaDropout",
-        "FeatureAlphaDropout",
-        "Flatten",
-        "Unflatten",
-        "PixelShuffle",
-        "PixelUnshuffle",
-        "ChannelShuffle",
-        "Module",
-        "ModuleList",
-        "ModuleDict",
-        "Sequential",
-    ]
+    for n in """Identity Dropout Dropout1d Dropout2d Dropout3d AlphaDropout FeatureAlphaDropout Flatten Unflatten
+    PixelShuffle PixelUnshuffle ChannelShuffle Module ModuleList ModuleDict Sequential""".split()  # noqa: SIM905
 )
 INPLACE_LAST = frozenset(
     """ReLU ReLU6 LeakyReLU ELU SELU CELU SiLU Mish Hardswish Hardsigmoid Hardtanh RReLU Threshold Dropout Dropout2d
@@ -70,7 +54,7 @@ class Modules:
         return not built or any(self._may_pass(b) for b in built)
 
     def overwrites(self, func: ast.expr) -> str:
-        """The layer inside `func` that is built with `inplace=True` and meets the argument itself; "" when none does."""
+        """The layer inside `func` built with `inplace=True` that meets the argument itself; "" when none does."""
         for built in self.constructions(func):
             name = self._overwriting(built)
             if name:

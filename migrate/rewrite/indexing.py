@@ -32,9 +32,9 @@ def index_parts(index: ast.expr) -> list[ast.expr]:
 def adds_axis_order(parts: Sequence[ast.expr], unit: Unit) -> str:
     """Whether the axes of the result come in another order in JAX than in torch.
 
-    torch applies integers first and then looks whether the tensor indices are neighbours; NumPy and JAX count integers as
-    tensor indices. Returns "" when both agree, "integers first" when `x[ints][rest]` is what torch means, "unknown" when a
-    part might be an integer or a tensor, "other" when neither form says it.
+    torch applies integers first and then looks whether the tensor indices are neighbours; NumPy and JAX count integers
+    as tensor indices. Returns "" when both agree, "integers first" when `x[ints][rest]` is what torch means, "unknown"
+    when a part might be an integer or a tensor, "other" when neither form says it.
     """
     roles = [_role(p, unit) for p in parts]
     tensors = [i for i, r in enumerate(roles) if r == "tensor"]
@@ -83,7 +83,9 @@ def _subscript(plan: Plan, node: ast.Subscript) -> None:
         )
         return
     if order in ("unknown", "other") and not done:
-        message = "torch applies integer indices before tensor indices, JAX together with them: the axes may come in another order"
+        message = (
+            "torch applies integer indices before tensor indices, JAX together with them: the axes may change places"
+        )
         plan.found(
             "JM201" if order == "unknown" else "JM203", node, NAME, message, advice="Index in two steps: x[i][:, j]."
         )
@@ -159,14 +161,16 @@ def _two_steps(plan: Plan, node: ast.Subscript, parts: list[ast.expr]) -> None:
 
 def _index_errors(plan: Plan, node: ast.Try) -> None:
     """`except IndexError` around tensor indexing: JAX clamps instead of raising."""
+    tree = plan.unit.tree
     for handler in node.handlers:
         names = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
         if not any(isinstance(n, ast.Name) and n.id == "IndexError" for n in names):
             continue
         reads = [n for stmt in node.body for n in ast.walk(stmt) if _may_raise(plan.unit, n)]
         if reads and handler.type is not None:
+            line = tree.position(tree.start(reads[0]))[0]
             plan.found(
-                "JM209", handler.type, NAME, f"torch raises IndexError at line {reads[0].lineno}, JAX clamps the index",
+                "JM209", handler.type, NAME, f"torch raises IndexError at line {line}, JAX clamps the index",
                 advice="Compare the index with the shape before using it.",
             )  # fmt: skip
 

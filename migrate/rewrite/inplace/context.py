@@ -48,13 +48,13 @@ class Context:
         while here.kind == "comprehension" and here.parent is not None:
             here = here.parent
         declared = base.id in here.globals or base.id in here.nonlocals
-        if self.unit.kind(base).tag != "Variable" and not declared and here.lookup(base.id) is not here:
+        if not self.is_variable(base) and not declared and here.lookup(base.id) is not here:
             return f"`{base.id}` belongs to the code around this function: binding it here would make it local"
         return ""
 
     @staticmethod
     def text(holders: Iterable[Holder]) -> str:
-        return "; ".join(dict.fromkeys(h.text for h in holders))
+        return "; ".join(list(dict.fromkeys(h.text for h in holders))[:3])
 
     def basic(self, parts: Iterable[ast.expr]) -> bool:
         """Whether indexing with these parts gives a view: integers, slices, None, Ellipsis."""
@@ -87,10 +87,13 @@ class Context:
                 return tree.text[start:end]
         return ""
 
-    def base_text(self, place: Place, writer: Writer) -> str:
-        """How the base's array is read: a Variable by `[...]`."""
-        text = writer.text(place.base)
-        return f"{text}[...]" if self.unit.kind(place.base).tag == "Variable" else text
+    def base_text(self, place: Place) -> str:
+        """How the base's array is read and written: a Variable by `[...]`. Nothing rewrites a dotted name."""
+        text = self.unit.tree.segment(place.base)
+        return f"{text}[...]" if self.is_variable(place.base) else text
+
+    def is_variable(self, base: ast.expr) -> bool:
+        return self.aliases.modules.is_variable(base)
 
     def on_own_lines(self, stmt: ast.stmt) -> bool:
         return self.plan.alone(stmt) and self.plan.alone_to_end(stmt)

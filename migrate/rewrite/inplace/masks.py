@@ -7,44 +7,10 @@ import ast
 from ...read.unit import Unit
 
 COMPARING = frozenset(
-    [
-        "eq",
-        "ne",
-        "lt",
-        "le",
-        "gt",
-        "ge",
-        "isnan",
-        "isinf",
-        "isfinite",
-        "logical_and",
-        "logical_or",
-        "logical_not",
-        "logical_xor",
-        "isclose",
-        "bool",
-    ]
+    """eq ne lt le gt ge isnan isinf isfinite logical_and logical_or logical_not logical_xor isclose
+    bool""".split()  # noqa: SIM905
 )
-SHAPELY = COMPARING | frozenset(
-    [
-        "abs",
-        "neg",
-        "clone",
-        "detach",
-        "float",
-        "long",
-        "int",
-        "eq",
-        "ne",
-        "lt",
-        "le",
-        "gt",
-        "ge",
-        "sigmoid",
-        "exp",
-        "log",
-    ]
-)
+SHAPELY = COMPARING | {"abs", "neg", "clone", "detach", "float", "long", "int", "sigmoid", "exp", "log"}
 
 
 def is_mask(node: ast.expr, unit: Unit) -> bool:

@@ -72,7 +72,7 @@ def inplace_call(context: Context, node: ast.Call) -> None:
             _refuse(context, chain, f"the write goes to a new tensor that nothing keeps: {place.problem}")
             return
         _statement(context, stmt, chain, place)
-    elif context.aliases.is_temporary(stmt, chain[0].receiver) and not isinstance(place.base, ast.Name):
+    elif context.aliases.is_temporary(stmt, chain[0].receiver):
         _apply(context, chain)
     else:
         _value(context, stmt, chain, place)
@@ -115,16 +115,16 @@ def _statement(context: Context, stmt: ast.Expr, chain: list[Written], place: Pl
         return
     if not _apply(context, chain):
         return
-    variable = context.unit.kind(place.base).tag == "Variable"
+    variable = context.is_variable(place.base)
     receiver, outer = chain[0].receiver, chain[-1].call
     if place.steps or variable:
         context.take(place.nodes)
         context.take([receiver])
-        context.plan.whole[receiver] = Whole(lambda w: place.view(context.base_text(place, w), w), ATOM)
+        context.plan.whole[receiver] = Whole(lambda w: place.view(context.base_text(place), w), ATOM)
     narrow = context.narrow and not variable and not (place.steps and place.steps[-1].name == "index")
 
     def build(writer: Writer) -> list[str]:
-        text = _base(context, place, writer)
+        text = context.base_text(place)
         enclosed = bool(place.steps) and place.steps[-1].name == "index"
         new = writer.at_level(outer, 1 if enclosed else ATOM if place.steps or narrow else -1, enclosed)
         if narrow:
@@ -132,12 +132,6 @@ def _statement(context: Context, stmt: ast.Expr, chain: list[Written], place: Pl
         return [f"{text} = {place.written(text, new, writer)}"]
 
     context.lines(stmt, build)
-
-
-def _base(context: Context, place: Place, writer: Writer) -> str:
-    """The base's text; the receiver node itself may be the base and replaced, so its source text is taken."""
-    text = writer.tree.segment(place.base)
-    return f"{text}[...]" if context.unit.kind(place.base).tag == "Variable" else text
 
 
 def _later_arguments(context: Context, stmt: ast.stmt, chain: list[Written], place: Place) -> str:
@@ -153,7 +147,7 @@ def _later_arguments(context: Context, stmt: ast.stmt, chain: list[Written], pla
 def _short(context: Context, stmt: ast.Expr, written: Written, place: Place) -> bool:
     """The forms that read better than the row: `x.at[i].add(v)`, `x.at[i].set(v)`, `w[...] += v`, `w[...] = v`."""
     name, call = written.dotted.rpartition(".")[2], written.call
-    variable = context.unit.kind(place.base).tag == "Variable"
+    variable = context.is_variable(place.base)
     indexed = bool(place.steps) and place.steps[-1].name == "index"
     plain = [k for k in call.keywords if k.arg != "non_blocking"] == [] and not any(
         isinstance(a, ast.Starred) for a in call.args
@@ -170,7 +164,7 @@ def _short(context: Context, stmt: ast.Expr, written: Written, place: Place) -> 
     context.take([*place.nodes, call, call.func])
 
     def build(writer: Writer) -> list[str]:
-        text = _base(context, place, writer)
+        text = context.base_text(place)
         value = "0" if name == "zero_" else writer.at_level(call.args[0], 1)
         if not place.steps:
             return [f"{text} {SYMBOLS.get(name, '')}= {value}"]
@@ -192,7 +186,7 @@ def _short(context: Context, stmt: ast.Expr, written: Written, place: Place) -> 
 def _value(context: Context, stmt: ast.stmt, chain: list[Written], place: Place) -> None:
     """The value of an in-place call is used: `x = x.add_(1)`, `return x.add_(y)`, `y = x.add_(1)`."""
     base = place.base
-    usable = isinstance(base, ast.Name) and not place.nodes and context.unit.kind(base).tag != "Variable"
+    usable = isinstance(base, ast.Name) and not place.nodes and not context.is_variable(base)
     if not usable or place.problem or not _runs_once(context, chain[-1].call, stmt):
         _refuse(context, chain, f"the value of {chain[-1].dotted} is used", "JM205")
         return
@@ -261,13 +255,16 @@ def out_argument(context: Context, node: ast.Call) -> None:
     context.take([node, node.func])
     if not apply(plan, row, bare, dotted, None, "no alias is read later"):
         return
-    for table in (plan.whole, plan.points, plan.keyed):
-        if bare in table:  # type: ignore[operator]
-            table[node] = table.pop(bare)  # type: ignore[index, attr-defined]
+    if bare in plan.whole:
+        plan.whole[node] = plan.whole.pop(bare)
+    else:
+        plan.points[node] = plan.points.pop(bare, [])
+    if bare in plan.keyed:
+        plan.keyed[node] = plan.keyed.pop(bare)
     if node not in plan.whole:
         remove_argument(plan, node, out.value)
     context.take(ast.walk(out.value))
-    context.lines(stmt, lambda w: [f"{_base(context, place, w)} = {w.text(node)}"])
+    context.lines(stmt, lambda w: [f"{context.base_text(place)} = {w.text(node)}"])
 
 
 def inplace_argument(context: Context, node: ast.Call) -> None:

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...read.unit import Unit
+from ...read.views import Modules, is_view
 from ..indexing import adds_axis_order, index_parts
 from ..writer import Writer
 
+BEHIND = "`.data` is written to, which autograd does not see"
 TRANSPOSED = frozenset({"t", "T", "mT"})
 SWAPS = frozenset({"transpose", "swapaxes", "swapdims"})
 
@@ -48,7 +50,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Place:
-    """`base` is a name or attribute, `steps` lead from it to what is written, `nodes` are the expressions on the way."""
+    """`base` is a name or attribute, `steps` lead from it to what is written, `nodes` are the expressions between."""
 
     base: ast.expr
     steps: tuple[Step, ...] = ()
@@ -83,6 +85,8 @@ def find_place(node: ast.expr, unit: Unit) -> Place:
         if step is not None:
             steps.insert(0, step)
         node = inner
+    if problem == BEHIND and Modules(unit).is_variable(node):
+        problem = ""
     if not _is_path(node):
         problem = problem or "what is written to has no name"
     return Place(node, _merged(steps, unit), tuple(nodes), problem)
@@ -97,12 +101,11 @@ def _peel(node: ast.expr, unit: Unit) -> tuple[ast.expr | None, Step | None, str
         if node.attr in ("T", "mT"):
             return node.value, Step(node.attr), ""
         if node.attr == "data":
-            variable = unit.kind(node.value).tag == "Variable"
-            return node.value, None, "" if variable else "`.data` writes behind the back of autograd"
+            return node.value, None, BEHIND
         return (
             (node.value, None, f"`.{node.attr}` is written to") if unit.kind(node.value).is_tensor else (None, None, "")
         )
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and unit.kind(node.func.value).is_tensor:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and is_view(node.func.attr):
         return (node.func.value, *_method(node, node.func.attr, unit))
     return None, None, ""
 

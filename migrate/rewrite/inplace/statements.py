@@ -14,8 +14,8 @@ from .places import Place, find_place
 SET, AUGMENTED = "torch.Tensor.__setitem__", "torch.Tensor.__iadd__"
 METHODS = {ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "divide"}
 SYMBOLS = {
-    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**", ast.MatMult: "@",
-    ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^", ast.LShift: "<<", ast.RShift: ">>",
+    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",
+    ast.MatMult: "@", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^", ast.LShift: "<<", ast.RShift: ">>",
 }  # fmt: skip
 STRANGE = (ast.Tuple, ast.List, ast.Yield, ast.YieldFrom, ast.NamedExpr, ast.Lambda, ast.Starred)
 
@@ -27,6 +27,7 @@ def assignment(context: Context, stmt: ast.Assign) -> None:
     if not writes:
         for target in targets:
             _unknown_target(context, target, stmt)
+            _rebound_variable(context, target, stmt)
         return
     if len(targets) == 1:
         target = targets[0]
@@ -66,9 +67,23 @@ def _unknown_target(context: Context, target: ast.expr, stmt: ast.Assign | ast.A
     )
     if like_a_tensor:
         context.refuse(
-            target, SET, f"nothing shows what `{ast.unparse(target.value)[:60]}` is: a tensor cannot be written to in JAX", "JM201",
-            "Annotate the value (x: torch.Tensor) or convert by hand.",
+            target, SET, f"nothing shows what `{ast.unparse(target.value)[:60]}` is: JAX arrays cannot be written to",
+            "JM201", "Annotate the value (x: torch.Tensor) or convert by hand.",
         )  # fmt: skip
+
+
+def _rebound_variable(context: Context, target: ast.expr, stmt: ast.Assign) -> None:
+    """`self.buf = v` writes into the Variable: a name that holds it would see that, and does not in torch."""
+    if (
+        isinstance(target, ast.Attribute)
+        and context.unit.kind(target).tag == "Variable"
+        and stmt in context.plan.points
+    ):
+        holders = context.aliases.same_object(stmt, target)
+        if holders:
+            context.refuse(
+                stmt, "torch.nn.Module.__setattr__", context.text(holders), advice="Clone the old value first."
+            )
 
 
 def _one(context: Context, stmt: ast.Assign, target: ast.Subscript) -> None:
@@ -91,7 +106,7 @@ def _write(
         context.refuse(stmt, name, problem)
         return
     if (
-        context.unit.kind(place.base).tag == "Variable"
+        context.is_variable(place.base)
         and len(place.steps) == 1
         and place.steps[0].name == "index"
         and len(place.nodes) == 1
@@ -111,7 +126,7 @@ def _write(
         context.refuse(stmt, name, "the index would be evaluated twice", "JM205", "Bind the index to a name first.")
         return
     context.take(place.nodes)
-    context.lines(stmt, lambda w: [f"{context.base_text(place, w)} = {build(w)}"])
+    context.lines(stmt, lambda w: [f"{context.base_text(place)} = {build(w)}"])
     message = f"{ast.unparse(stmt)[:60]} -> {ast.unparse(place.base)} = …"
     eager = any(is_mask(p, context.unit) for p in kept) and not _selects(context, stmt, place)
     context.converted(
@@ -178,7 +193,7 @@ def _infinite(node: ast.expr) -> bool:
 
 def _new_value(context: Context, stmt: ast.Assign, place: Place) -> Callable[[Writer], str]:
     def build(writer: Writer) -> str:
-        text = context.base_text(place, writer)
+        text = context.base_text(place)
         if _selects(context, stmt, place):
             where = f"jnp.where({place.steps[0].inside(writer)}, {_value(context, stmt, writer, 1)}, {text})"
             return where if _infinite(stmt.value) else f"{where}.astype({text}.dtype)"
@@ -207,8 +222,8 @@ def augmented(context: Context, stmt: ast.AugAssign) -> None:
 
 
 def _augmented_value(context: Context, stmt: ast.AugAssign, place: Place, writer: Writer) -> str:
-    """`x.at[i].add(v)` where no element comes twice, else `x.at[i].set(x[i] + v)`: torch does not add up repeated indices."""
-    text = context.base_text(place, writer)
+    """`x.at[i].add(v)` where no element comes twice, else `x.at[i].set(x[i] + v)`: torch adds once per element."""
+    text = context.base_text(place)
     last = place.steps[-1]
     method = METHODS.get(type(stmt.op))
     before = place.view(text, writer, len(place.steps) - 1)
@@ -231,12 +246,14 @@ def _operation(context: Context, stmt: ast.AugAssign, left: str, writer: Writer)
 
 def _whole(context: Context, stmt: ast.AugAssign, place: Place) -> None:
     """`x += v`: the text is legal JAX and binds the name again, which is equal when no alias is read later."""
-    variable = context.unit.kind(place.base).tag == "Variable"
+    variable = context.is_variable(place.base)
     problem = context.problem(place, stmt)
     if problem:
         context.refuse(stmt, AUGMENTED, problem)
         return
     tree = context.unit.tree
+    if variable and stmt in context.plan.points:
+        return  # the modules pass has written `[...]`
     if variable:
         context.plan.point(stmt, tree.end(place.base), tree.end(stmt.target), "[...]")
         context.take([stmt.target])
@@ -262,7 +279,7 @@ def _unknown_name(context: Context, stmt: ast.AugAssign, target: ast.Name) -> No
 
 def _data(context: Context, stmt: ast.Assign, target: ast.Attribute) -> None:
     """`self.w.data = v` gives a Variable a new array."""
-    if context.unit.kind(target.value).tag != "Variable":
+    if not context.is_variable(target.value):
         context.refuse(stmt, "torch.Tensor.data", f"`{ast.unparse(target)}` is given new memory")
         return
     problem = context.text(context.aliases.holders(stmt, target.value))
@@ -337,7 +354,7 @@ def _line(context: Context, target: ast.expr, value: str, places: dict[ast.expr,
     place = places.get(target)
     if place is None:
         return f"{writer.text(target)} = {value}"
-    text = context.base_text(place, writer)
+    text = context.base_text(place)
     return f"{text} = {place.written(text, value, writer)}"
 
 
