@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from ..plan import Plan, Whole
 from ..writer import Writer
+from .gradients import plan_gradient
 from .loops import fresh, plan_step
 from .methods import plan_methods
 from .modes import plan_modes
@@ -45,7 +46,10 @@ def _steps(plan: Plan, optimizers: Optimizers) -> tuple[list[Step], dict[ast.Cal
         try:
             steps.append(read_step(plan, call, optimizers))
         except NotPlain as problem:
-            failed[call] = str(problem)
+            try:
+                plan_gradient(plan, call)
+            except NotPlain as other:
+                failed[call] = str(problem if "no optimizer.step()" in str(other) else other)
     schedules: list[Schedule] = []
     kept = []
     for step in steps:

@@ -32,6 +32,14 @@ def plan_step(plan: Plan, step: Step, explicit: tuple[str, str] | None) -> None:
     for statement in step.zero:
         plan.lines[statement] = lambda _: []
         _take(plan, statement)
+    write_gradient(plan, step, names)
+    plan.lines[step.step] = lambda _: update_lines(step, names, explicit)
+    _take(plan, step.step)
+    _report(plan, step, explicit)
+
+
+def write_gradient(plan: Plan, step: Step, names: Names) -> None:
+    """Write the loss function and its gradient, and clip it where the source does."""
     if not step.region.whole:
         plan.lines[step.backward] = lambda _: []
     _take(plan, step.backward)
@@ -41,9 +49,6 @@ def plan_step(plan: Plan, step: Step, explicit: tuple[str, str] | None) -> None:
     _write(plan, step, names)
     _model_name(plan, step, names)
     _clips(plan, step, names)
-    plan.lines[step.step] = lambda _: update_lines(step, names, explicit)
-    _take(plan, step.step)
-    _report(plan, step, explicit)
 
 
 class Names:
@@ -223,7 +228,7 @@ def _clip_lines(grads: str, norm: str, limit: ast.expr, by_norm: bool):  # type:
         if not by_norm:
             return [f"{grads} = jax.tree.map(lambda g: jnp.clip(g, -{text}, {text}), {grads})"]
         return [
-            f"{norm} = optax.global_norm({grads})",
+            f"{norm} = optax.tree.norm({grads})",
             f"{grads} = jax.tree.map(lambda g: g * jnp.minimum(1.0, {text} / ({norm} + 1e-6)), {grads})",
         ]
 

@@ -10,10 +10,11 @@ from ...read.unit import Unit
 from ...rulebook.signature import Mismatch, bind
 from ...rulebook.template import Hole
 from ..match import Match, Refusal, choose
-from ..plan import Plan
+from ..plan import Plan, Whole
 from ..writer import Writer
 
 Key = tuple[ast.AST, str]
+_SHARING = frozenset("detach data view reshape T numpy squeeze unsqueeze transpose permute flatten expand".split())
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ def _parameters(unit: Unit, node: ast.expr) -> tuple[str, tuple[str, ...], str]:
     if isinstance(node, (ast.List, ast.Tuple)) and node.elts and all(isinstance(e, ast.Name) for e in node.elts):
         names = tuple(e.id for e in node.elts if isinstance(e, ast.Name))
         for element, name in zip(node.elts, names, strict=True):
-            if problem := _leaf(unit, element, name):
+            if problem := leaf_problem(unit, element, name, changes=True):
                 return "", (), problem
         return "", names, ""
     if any(isinstance(n, ast.Dict) for n in ast.walk(node)):
@@ -128,28 +129,66 @@ def _parameters(unit: Unit, node: ast.expr) -> tuple[str, tuple[str, ...], str]:
     return "", (), f"`{ast.unparse(node)[:60]}`: nothing shows whose parameters these are"
 
 
-def _leaf(unit: Unit, node: ast.expr, name: str) -> str:
-    """Why a name is no leaf tensor of this scope; "" when it is: made once, with gradients, and never known by another name."""
+def leaf_problem(unit: Unit, node: ast.expr, name: str, *, changes: bool) -> str:
+    """Why a name is no leaf tensor of this scope; "" when it is: made once, with gradients.
+
+    If an optimizer `changes` it in place, nothing else may hold it: the conversion binds the name anew.
+    """
+    scope = unit.scope(node).lookup(name)
+    made = _made(unit, node, name)
+    if scope is None or scope is not unit.scope(node) or made is None:
+        return f"`{name}` is not made once, in the same place"
+    flag = [k.value for k in made.keywords if k.arg == "requires_grad"]
+    marked = any(isinstance(v, ast.Constant) and v.value is True for v in flag) or _marks(made)
+    if not marked and (unit.resolve(made.func) != "torch.nn.Parameter" or flag):
+        return f"`{name}` is not made as a leaf with requires_grad=True"
+    if not changes:
+        return ""
+    for use in unit.tree.parents:
+        if isinstance(use, ast.Name) and use.id == name and isinstance(use.ctx, ast.Load):
+            elsewhere = unit.scope(use) is not scope and unit.scope(use).lookup(name) is scope
+            if elsewhere or (_kept(unit, use) and unit.tree.parents[use] is not unit.tree.parents[node]):
+                return f"`{name}` is known by another name too"
+    return ""
+
+
+def _made(unit: Unit, node: ast.expr, name: str) -> ast.Call | None:
     scope = unit.scope(node).lookup(name)
     bindings = scope.bindings[name] if scope is not None else []
     stmt = unit.tree.parents.get(bindings[0].node) if len(bindings) == 1 else None
-    made = stmt.value if isinstance(stmt, ast.Assign) else None
-    if scope is None or scope is not unit.scope(node) or not isinstance(made, ast.Call):
-        return f"`{name}` is not made in the same place as its optimizer"
-    grads = any(
-        k.arg == "requires_grad" and isinstance(k.value, ast.Constant) and k.value.value is True for k in made.keywords
+    return stmt.value if isinstance(stmt, ast.Assign) and isinstance(stmt.value, ast.Call) else None
+
+
+def _marks(made: ast.Call) -> bool:
+    """`x.requires_grad_()`."""
+    return isinstance(made.func, ast.Attribute) and made.func.attr == "requires_grad_" and not made.args and not made.keywords
+
+
+def _kept(unit: Unit, use: ast.expr) -> bool:
+    """Whether a use hands the tensor, or a view of it, to another name or container."""
+    node: ast.AST = use
+    up = unit.tree.parents[node]
+    while isinstance(up, (ast.Attribute, ast.Subscript)) or (isinstance(up, ast.Call) and up.func is node):
+        if isinstance(up, ast.Attribute) and up.attr not in _SHARING:
+            return False
+        node, up = up, unit.tree.parents[up]
+    if isinstance(up, ast.Call):
+        return isinstance(up.func, ast.Attribute) and up.func.attr in ("append", "extend", "insert", "add", "setdefault")
+    return isinstance(up, (ast.Assign, ast.NamedExpr, ast.List, ast.Tuple, ast.Dict, ast.Yield)) and not isinstance(
+        unit.tree.parents.get(up), ast.Return
     )
-    if not grads and unit.resolve(made.func) != "torch.nn.Parameter":
-        return f"`{name}` is not made as a leaf with requires_grad=True"
-    for use in unit.tree.parents:
-        if isinstance(use, ast.Name) and use.id == name and isinstance(use.ctx, ast.Load):
-            up = unit.tree.parents[use]
-            alias = isinstance(up, ast.Assign) or (
-                isinstance(up, (ast.List, ast.Tuple, ast.Dict)) and up is not unit.tree.parents[node]
-            )
-            if alias or (unit.scope(use) is not scope and unit.scope(use).lookup(name) is scope):
-                return f"`{name}` is known by another name too"
-    return ""
+
+
+def unmark_leaf(plan: Plan, near: ast.stmt, name: str) -> None:
+    """`x.requires_grad_()` where the leaf is made: the value itself."""
+    unit = plan.unit
+    use = next(n for n in unit.tree.parents if isinstance(n, ast.Name) and n.id == name and unit.scope(n) is unit.scope(near))
+    made = _made(unit, use, name)
+    if made is not None and _marks(made):
+        value = made.func.value  # type: ignore[attr-defined]
+        plan.whole[made] = Whole(lambda w: w.text(value), 15, (value,))
+        plan.taken |= {made, made.func}
+        plan.found("JM002", made, "torch.Tensor.requires_grad_", "the gradient function says what is differentiated")
 
 
 def optax_text(found: Match, lr: str) -> Callable[[Writer], str]:

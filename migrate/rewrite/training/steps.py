@@ -56,13 +56,13 @@ def read_step(plan: Plan, call: ast.Call, optimizers: Optimizers) -> Step:
     stmt = unit.tree.parents[call]
     if not isinstance(stmt, ast.Expr):
         raise NotPlain("the value of backward() is used")
-    _backward_arguments(call)
+    backward_arguments(call)
     loss = call.func.value
     _no_scaler(loss)
     function = function_of(unit, stmt)
     block = block_of(stmt, unit.tree.parents)
     place = block.index(stmt)
-    if any(other is not call and _is_backward(other) for s in block for other in ast.walk(s)):
+    if any(other is not call and is_backward(other) for s in block for other in ast.walk(s)):
         raise NotPlain("several backward passes before one step")
     _no_grad_reads(unit, function)
     index = _optimizer_step(unit, block, place)
@@ -77,16 +77,20 @@ def read_step(plan: Plan, call: ast.Call, optimizers: Optimizers) -> Step:
         raise NotPlain(f"its optimizer is not converted: {made.problem}")
     model, arrays = (made.model, made.arrays) if made is not None else (the_model(unit, [*block[:place], loss]), ())
     zero = _zero_grads(unit, block, place, index, optimizer, model)
+    if not zero and not _first_gradient(unit, call, made, function):
+        raise NotPlain("no zero_grad() in the same block: the gradients accumulate")
     clips = _between(unit, block[place + 1 : index], optimizer, model, zero)
     region = find_region(plan, block, stmt, loss, function, model, arrays, zero)
     return Step(function, block, stmt, loss, model, arrays, optimizer, made, zero, clips, step, region)
 
 
-def _is_backward(node: ast.AST) -> bool:
+def is_backward(node: ast.AST) -> bool:
+    """A call of a method named `backward`."""
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "backward"
 
 
-def _backward_arguments(call: ast.Call) -> None:
+def backward_arguments(call: ast.Call) -> None:
+    """Raise NotPlain when `backward` is given anything that matters."""
     for keyword in call.keywords:
         constant = keyword.value.value if isinstance(keyword.value, ast.Constant) else ...
         if keyword.arg not in ("retain_graph", "create_graph") or constant not in (False, None):
@@ -133,13 +137,29 @@ def _zero_grads(
             raise NotPlain("zero_grad() stands between backward() and step()")
         assert isinstance(stmt, ast.Expr)
         found.append(stmt)
-    if not found:
-        raise NotPlain("no zero_grad() in the same block: the gradients accumulate")
-    if all(block.index(s) > index for s in found):
+    if found and all(block.index(s) > index for s in found):
         leaves = (ast.Continue, ast.Break, ast.Return)
         if any(isinstance(n, leaves) for s in block[place:index] for n in ast.walk(s)):
             raise NotPlain("the step may be skipped without zero_grad(): the gradients accumulate")
     return tuple(found)
+
+
+def _first_gradient(unit: Unit, call: ast.Call, made: OptimizerCall | None, function: ast.AST) -> bool:
+    """Whether this is the one backward pass after the optimizer was made, not in a loop: there is nothing to set to zero."""
+    if made is None or function_of(unit, made.call) is not function or not _built_here(unit, made, function):
+        return False
+    if any(isinstance(u, (ast.For, ast.While, ast.AsyncFor)) for u in unit.tree.ancestors(call)):
+        return False
+    return sum(1 for n in ast.walk(function) if is_backward(n)) == 1
+
+
+def _built_here(unit: Unit, made: OptimizerCall, function: ast.AST) -> bool:
+    """Whether the model (or the leaf tensors) are local to the function, so that no earlier gradient can be left in them."""
+    if made.arrays:
+        return True
+    scope = unit.scopes.of.get(function)
+    bindings = scope.bindings.get(made.model, []) if scope is not None else []
+    return bool(bindings) and all(b.kind == "assign" for b in bindings)
 
 
 def _between(
