@@ -11,9 +11,11 @@ import ast
 from ...rulebook.precedence import ATOM
 from ...rulebook.rows import Row
 from ..match import Refusal
+from ..placement import is_dropped
 from ..plan import Plan, Whole
 from ..writer import Writer
 
+WRAPPING = ("jnp.uint8", "jnp.int8", "jnp.int16")
 IGNORED = ("non_blocking", "copy", "memory_format")
 
 
@@ -46,10 +48,9 @@ def to(plan: Plan, row: Row, call: ast.Call, receiver: ast.expr | None) -> Whole
             other = keyword.value
         elif keyword.arg not in IGNORED:
             return Refusal("JM202", f"torch.Tensor.to: {keyword.arg} has no counterpart")
-    if device is not None and (plan.unit.kind(device).name == "tensor" or isinstance(device, ast.Constant)):
-        if not (isinstance(device, ast.Constant) and device.value is not None):
-            plan.taken.update(ast.walk(device))
-            device = None
+    if device is not None and (is_dropped(plan.unit, device) or (isinstance(device, ast.Constant) and device.value is None)):
+        plan.taken.update(ast.walk(device))
+        device = None
     if isinstance(device, ast.Constant):
         return Refusal("JM203", f"torch.Tensor.to: the device {device.value!r} is a string", 'Use torch.device("…") or drop it.')
     return _whole(receiver, dtype, device, other)
@@ -69,7 +70,10 @@ def _whole(receiver: ast.expr, dtype: ast.expr | None, device: ast.expr | None, 
             return writer.text(receiver)
         text = writer.at_level(receiver, ATOM, enclosed=False)
         if dtype is not None:
-            text = f"{text}.astype({writer.at_level(dtype, 1)})"
+            target = writer.at_level(dtype, 1)
+            if target in WRAPPING:  # torch wraps a float around, JAX saturates
+                text = f"{text}.astype(jnp.int32)"
+            text = f"{text}.astype({target})"
         elif other is not None:
             text = f"{text}.astype({writer.at_level(other, ATOM)}.dtype)"
         if device is not None:
