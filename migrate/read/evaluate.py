@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 from ..rulebook.rows import Row
 from .facts import ClassFacts, FunctionFacts
 from .kinds import (
-    BOOL, CONTAINERS, DEVICE, DTYPE, FLOAT, INT, MODULE, NONE, NUMBERS, NUMPY, OTHER, SHAPE, STR, TENSOR, TENSOR_ONLY,
+    BOOL, CONTAINERS, DEVICE, DTYPE, FLOAT, INT, MODULE, NONE, NUMBERS, NUMPY, OTHER, SHAPE, STR, TENSOR,
     UNKNOWN, VARIABLE, Kind, join, join_all, kind_of_result,
 )  # fmt: skip
 from .scopes import COMPREHENSIONS
+from .tensor_only import shows_tensor
 from .unit import STANDARD_LIBRARY
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ class Evaluator:
         if whole and base.tag in ("list", "tuple", "str", "numpy"):
             return base
         if base.tag == "Module" and base.name in CONTAINERS:
-            return base if whole else base.element()
+            return replace(base, items=(base.element(),)) if whole else self._tuple_item(base, node.slice)
         if base.tag == "numpy":
             return NUMPY
         return base.element()
@@ -245,6 +246,8 @@ class Evaluator:
     def _BinOp(self, node: ast.BinOp, env: Env) -> Kind:
         left, right = self(node.left, env), self(node.right, env)
         if left.is_tensor or right.is_tensor:
+            if all(k.name == "scalar" or k.tag in NUMBERS for k in (left, right)):
+                return left if left.is_tensor else right
             return TENSOR.because(left.why or right.why)
         if isinstance(node.op, ast.Add) and left.tag == right.tag == "tuple" and "*" not in (left.name, right.name):
             return Kind("tuple", "", (*left.items, *right.items))
@@ -335,7 +338,12 @@ class Evaluator:
 
     def _prepare_lambda(self, node: ast.Call, env: Env) -> None:
         """`map(lambda t: …, xs)`: the lambda's parameter is an element of `xs`."""
-        if len(node.args) >= 2 and isinstance(node.args[0], ast.Lambda) and isinstance(node.func, ast.Name) and node.func.id == "map":
+        if (
+            len(node.args) >= 2
+            and isinstance(node.args[0], ast.Lambda)
+            and isinstance(node.func, ast.Name)
+            and node.func.id == "map"
+        ):
             kinds = [self(a, env).element() for a in node.args[1:]]
             names = [a.arg for a in node.args[0].args.args]
             self.flow.lambda_kinds[node.args[0]] = dict(zip(names, kinds, strict=False))
@@ -421,10 +429,16 @@ class Evaluator:
     def _members(self, container: str, node: ast.Call, args: list[Kind]) -> tuple[Kind, ...]:
         if not args:
             return (MODULE,)
-        if container == "torch.nn.ModuleList" or isinstance(node.args[0], ast.Starred) or args[0].tag in ("dict", "list"):
+        if (
+            container == "torch.nn.ModuleList"
+            or isinstance(node.args[0], ast.Starred)
+            or args[0].tag in ("dict", "list")
+        ):
             kind = args[0].element()
             return (kind if kind.tag in ("Module", "list") else MODULE,)
-        return (join_all([a if a.known else MODULE for a in args]),)
+        if any(isinstance(a, ast.Starred) for a in node.args):
+            return (MODULE,)
+        return tuple(a if a.known else MODULE for a in args)
 
     def _call_module(self, module: Kind, node: ast.Call, args: list[Kind], keywords: dict[str, Kind]) -> Kind:
         if isinstance(module.facts, ClassFacts):
@@ -435,8 +449,7 @@ class Evaluator:
         if row is not None and row.get("calls"):
             return kind_of_result(str(row.get("calls")), args[0] if args else UNKNOWN)
         if module.name == "torch.nn.Sequential":
-            last = module.items[0] if module.items else UNKNOWN
-            return TENSOR.because("result of a Sequential") if not isinstance(last.facts, ClassFacts) else TENSOR
+            return TENSOR.because("result of a Sequential")
         return UNKNOWN
 
     def _method(self, base: Kind, name: str, node: ast.Call, args: list[Kind], keywords: dict[str, Kind]) -> Kind:
@@ -459,12 +472,14 @@ class Evaluator:
             return NUMPY
         if base.tag == "Generator":
             return base if name == "manual_seed" else UNKNOWN
-        if base.tag == "unknown" and name in TENSOR_ONLY:
+        if base.tag == "unknown" and shows_tensor(node, self.unit.book):
             row = self.unit.book.find(f"torch.Tensor.{name}")
             return kind_of_result(row.gives, TENSOR) if row is not None else UNKNOWN
         return UNKNOWN
 
-    def _module_method(self, base: Kind, name: str, node: ast.Call, args: list[Kind], keywords: dict[str, Kind]) -> Kind:
+    def _module_method(
+        self, base: Kind, name: str, node: ast.Call, args: list[Kind], keywords: dict[str, Kind]
+    ) -> Kind:
         if isinstance(base.facts, ClassFacts):
             own = base.facts.method(name)
             if own is not None:
@@ -472,7 +487,19 @@ class Evaluator:
             held = base.facts.attribute(name)
             if held is not None:
                 return self._call_module(held, node, args, keywords) if held.tag == "Module" else UNKNOWN
-        if name in ("train", "eval", "to", "cuda", "cpu", "half", "float", "double", "apply", "requires_grad_", "bfloat16"):
+        if name in (
+            "train",
+            "eval",
+            "to",
+            "cuda",
+            "cpu",
+            "half",
+            "float",
+            "double",
+            "apply",
+            "requires_grad_",
+            "bfloat16",
+        ):
             return base
         if name in ("parameters", "buffers"):
             return Kind("list", "", (VARIABLE,))

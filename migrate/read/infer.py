@@ -12,10 +12,11 @@ from dataclasses import replace
 from .evaluate import Env, Evaluator
 from .facts import ClassFacts, FunctionFacts
 from .kinds import (
-    BOOL, DTYPE, FLOAT, INT, MODULE, NONE, OTHER, SHAPE, STR, TENSOR, TENSOR_ONLY, UNKNOWN, VARIABLE, Kind, join, join_all,
+    BOOL, DTYPE, FLOAT, INT, MODULE, NONE, OTHER, SHAPE, STR, TENSOR, UNKNOWN, VARIABLE, Kind, join, join_all,
     kind_of_annotation,
 )  # fmt: skip
 from .project import Project
+from .tensor_only import shows_tensor
 from .unit import Unit
 
 ROUNDS = 6
@@ -282,7 +283,9 @@ class Flow:
         if kind.tag == "list":
             grown = Kind("list", "", (join(kind.items[0], item) if kind.items else item,))
         elif kind.tag == "Module" and kind.name == "torch.nn.ModuleList":
-            grown = replace(kind, items=(join(kind.items[0], item) if kind.items and kind.items[0] != MODULE else item,))
+            grown = replace(
+                kind, items=(join(kind.items[0], item) if kind.items and kind.items[0] != MODULE else item,)
+            )
         else:
             return
         self.assign(target, grown, env)
@@ -399,7 +402,15 @@ class Flow:
             return Kind("Module", found.layer_base, facts=found)
         if dotted.startswith("torch.nn.") and dotted.rpartition(".")[2][:1].isupper():
             return Kind("Module", "" if dotted == "torch.nn.Module" else dotted)
-        simple = {"int": INT, "float": FLOAT, "str": STR, "bool": BOOL, "list": Kind("list"), "dict": Kind("dict"), "tuple": Kind("tuple", "*")}
+        simple = {
+            "int": INT,
+            "float": FLOAT,
+            "str": STR,
+            "bool": BOOL,
+            "list": Kind("list"),
+            "dict": Kind("dict"),
+            "tuple": Kind("tuple", "*"),
+        }
         return simple.get(dotted.removeprefix("builtins."), UNKNOWN)
 
     def _set(self, node: ast.expr, kind: Kind, env: Env) -> None:
@@ -457,7 +468,9 @@ class Flow:
             return callee.returns
         return _through(callee, node, args, keywords) or callee.returns
 
-    def record_arguments(self, callee: FunctionFacts, node: ast.Call, args: list[Kind], keywords: dict[str, Kind]) -> None:
+    def record_arguments(
+        self, callee: FunctionFacts, node: ast.Call, args: list[Kind], keywords: dict[str, Kind]
+    ) -> None:
         spec = callee.node.args
         positional = [a.arg for a in [*spec.posonlyargs, *spec.args]]
         if callee.owner is not None and positional and not _is_static(callee.node):
@@ -474,7 +487,9 @@ class Flow:
         node, env = facts.node, {}
         args = [*node.args.posonlyargs, *node.args.args]
         defaults = dict(zip([a.arg for a in args][::-1], node.args.defaults[::-1], strict=False))
-        defaults |= {a.arg: d for a, d in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True) if d is not None}
+        defaults |= {
+            a.arg: d for a, d in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True) if d is not None
+        }
         is_method = facts.owner is not None and not _is_static(node)
         for index, arg in enumerate([*args, *node.args.kwonlyargs]):
             if index == 0 and is_method and facts.owner is not None:
@@ -510,7 +525,9 @@ class Flow:
         usual = self.outer.evaluate(default, dict(self.outer.env)) if default is not None and self.outer else UNKNOWN
         called = facts.params.get(arg.arg, UNKNOWN)
         if called.known and called.tag != "None":
-            return join(called, usual).because(called.why or "call sites") if usual.known else called.because("call sites")
+            return (
+                join(called, usual).because(called.why or "call sites") if usual.known else called.because("call sites")
+            )
         if usual.known and usual.tag != "None":
             return usual.because("its default")
         if _is_forward(facts) and not _contradicted(facts.node, arg.arg):
@@ -519,8 +536,14 @@ class Flow:
 
 
 def _is_forward(facts: FunctionFacts) -> bool:
-    return facts.owner is not None and facts.owner.is_module and (
-        facts.name in ("forward", "__call__") or facts.name.startswith("forward_") or facts.name.endswith("_forward")
+    return (
+        facts.owner is not None
+        and facts.owner.is_module
+        and (
+            facts.name in ("forward", "__call__")
+            or facts.name.startswith("forward_")
+            or facts.name.endswith("_forward")
+        )
     )
 
 
@@ -533,12 +556,25 @@ def _contradicted(node: FunctionDef, name: str) -> bool:
             return True
         if isinstance(sub, ast.Call) and _is(sub.func, name):
             return True
-        if isinstance(sub, ast.Call) and isinstance(sub.func, ast.Name) and sub.func.id == "isinstance" and sub.args and _is(sub.args[0], name):
+        if (
+            isinstance(sub, ast.Call)
+            and isinstance(sub.func, ast.Name)
+            and sub.func.id == "isinstance"
+            and sub.args
+            and _is(sub.args[0], name)
+        ):
             return True
-        if isinstance(sub, ast.Subscript) and _is(sub.value, name) and isinstance(sub.slice, ast.Constant) and isinstance(sub.slice.value, str):
+        if (
+            isinstance(sub, ast.Subscript)
+            and _is(sub.value, name)
+            and isinstance(sub.slice, ast.Constant)
+            and isinstance(sub.slice.value, str)
+        ):
             return True
-        if isinstance(sub, ast.Compare) and _is(sub.left, name) and any(
-            isinstance(c, ast.Constant) and isinstance(c.value, str) for c in sub.comparators
+        if (
+            isinstance(sub, ast.Compare)
+            and _is(sub.left, name)
+            and any(isinstance(c, ast.Constant) and isinstance(c.value, str) for c in sub.comparators)
         ):
             return True
         if isinstance(sub, ast.Attribute) and _is(sub.value, name) and sub.attr in (
@@ -551,8 +587,11 @@ def _contradicted(node: FunctionDef, name: str) -> bool:
 def _loops_over(node: ast.expr, name: str) -> bool:
     if _is(node, name):
         return True
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("enumerate", "zip", "reversed") and any(
-        _is(a, name) for a in node.args
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in ("enumerate", "zip", "reversed")
+        and any(_is(a, name) for a in node.args)
     )
 
 
@@ -570,7 +609,11 @@ def _uses(owner: ast.AST, unit: Unit) -> dict[str, str]:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             continue
         if isinstance(node, ast.Call):
-            if isinstance(node.func, ast.Attribute) and node.func.attr in TENSOR_ONLY and isinstance(node.func.value, ast.Name):
+            if (
+                isinstance(node.func, ast.Attribute)
+                and isinstance(node.func.value, ast.Name)
+                and shows_tensor(node, unit.book)
+            ):
                 found[node.func.value.id] = f"`.{node.func.attr}` is called on it"
             for name, dotted in _tensor_arguments(node, unit):
                 found.setdefault(name, f"it is an argument of {dotted}")
@@ -578,7 +621,9 @@ def _uses(owner: ast.AST, unit: Unit) -> dict[str, str]:
     return found
 
 
-_TENSOR_PARAMETERS = frozenset({"self", "input", "mat1", "mat2", "batch1", "batch2", "target", "vec", "vec1", "vec2", "query", "x1", "x2"})
+_TENSOR_PARAMETERS = frozenset(
+    {"self", "input", "mat1", "mat2", "batch1", "batch2", "target", "vec", "vec1", "vec2", "query", "x1", "x2"}
+)
 
 
 def _tensor_arguments(node: ast.Call, unit: Unit) -> list[tuple[str, str]]:

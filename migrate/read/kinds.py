@@ -52,7 +52,7 @@ class Kind:
         if self.tag == "Loader":
             return Kind("tuple", "batch", (TENSOR,), why="a batch of a DataLoader")
         if self.tag == "Module" and self.name in CONTAINERS:
-            return self.items[0] if self.items else MODULE
+            return join_all(self.items) if self.items else MODULE
         if self.tag in ("list", "dict") or (self.tag == "tuple" and self.name in ("*", "batch")):
             return self.items[0] if self.items else UNKNOWN
         if self.tag == "tuple" and self.items:
@@ -71,19 +71,6 @@ SHAPE, DTYPE, DEVICE, NUMPY = (Kind(t) for t in ("shape", "dtype", "device", "nu
 NUMBERS = ("int", "float", "bool")
 CONTAINERS = ("torch.nn.Sequential", "torch.nn.ModuleList", "torch.nn.ModuleDict")
 
-# Methods that only torch tensors have: not NumPy arrays, strings, lists, modules, pandas objects or optimizers.
-TENSOR_ONLY = frozenset(
-    """unsqueeze unsqueeze_ permute masked_fill masked_fill_ masked_select masked_scatter contiguous detach detach_ backward
-    requires_grad_ expand expand_as view_as reshape_as type_as scatter scatter_ scatter_add scatter_add_ index_select index_add
-    index_add_ index_fill index_copy gather numel nelement new_zeros new_ones new_tensor new_full new_empty repeat_interleave
-    transpose_ squeeze_ clamp clamp_ clamp_min clamp_max bmm baddbmm matmul addmm softmax log_softmax sigmoid sigmoid_ tanh_ relu
-    relu_ logsumexp narrow unfold tril triu tril_ triu_ topk chunk unbind movedim flip fliplr roll bernoulli_ uniform_ normal_
-    fill_ zero_ add_ sub_ mul_ div_ copy_ pow_ exp_ sqrt_ rsqrt neg_ addcmul_ addcdiv_ lerp lerp_ amax amin argwhere nonzero
-    is_contiguous is_floating_point data_ptr element_size stride bfloat16 cumsum_ erf erfinv expm1 log1p log2 rsqrt_ mm mv ger
-    outer diag_embed multinomial logical_not logical_and logical_or ne eq gt ge le lt retain_grad register_hook mT
-    long half double clone t view_as""".split()
-)
-
 
 def join(a: Kind, b: Kind) -> Kind:
     """The kind of a value that is `a` on one path and `b` on another."""
@@ -94,6 +81,8 @@ def join(a: Kind, b: Kind) -> Kind:
     if b.tag == "None":
         return replace(a, optional=True)
     if a.is_tensor and b.is_tensor:
+        if a.name == b.name == "scalar":
+            return a
         return TENSOR.because(a.why or b.why)
     if a.is_tensor and b.tag in NUMBERS:
         return TENSOR.because(a.why)
