@@ -18,10 +18,10 @@ SETUP = re.compile(r"__init__|_*(re)?(set|init)|_*load|from_")
 
 @dataclass(frozen=True)
 class Holder:
-    """Someone who would see a write: `text` says who, for people."""
+    """Someone who would see a write: `text` says who, for people; `named` when it is a name that is read later."""
 
     text: str
-    parameter: str = ""
+    named: bool = False
 
 
 @dataclass(frozen=True)
@@ -136,10 +136,9 @@ class Aliases:
     def _name(self, holder: str, base: ast.expr, stmt: ast.stmt) -> Holder:
         line = self._bound_at(holder, stmt)
         where = f"`{holder}` (line {line})" if line else f"`{holder}`"
+        text = ast.unparse(base)
         return Holder(
-            f"{where} shares memory with `{ast.unparse(base)}`"
-            if holder != ast.unparse(base)
-            else f"{where} is read later"
+            f"{where} is read later" if holder == text else f"{where} shares memory with `{text}`", named=True
         )
 
     def _bound_at(self, key: str, stmt: ast.stmt) -> int:
@@ -160,7 +159,7 @@ class Aliases:
         for site in sorted(written & env[CALLER]):
             tag, _, name = site.partition(" ")
             if tag == "param":
-                found.append(Holder(f"the caller sees this write through the parameter `{name}`", name))
+                found.append(Holder(f"the caller sees this write through the parameter `{name}`"))
             elif tag == "outer":
                 found.append(Holder(f"`{name}` belongs to the code around this function"))
             else:

@@ -192,7 +192,9 @@ class Flow(Values):
 
     def _assign_attribute(self, target: ast.Attribute, sites: Sites, env: Env) -> None:
         key = ast.unparse(target)
-        if self.unit.kind(target.value).is_tensor:
+        if self.unit.kind(target.value).is_tensor:  # `w.data = t`: w shares t's memory from here on
+            self.sites(target.value, env)
+            env[KEPT] |= sites
             return
         self.stored[key] = self.stored.get(key, NONE) | sites
         env[key] = sites

@@ -90,7 +90,7 @@ class Liveness:
 
 def reads(node: ast.AST) -> Names:
     """Names read anywhere in `node`, functions and comprehensions inside it included; `x += 1` reads x."""
-    found = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Store)}
+    found = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
     if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
         found.add(node.target.id)
     return frozenset(found)

@@ -132,7 +132,12 @@ def _scan(
 
 
 def _site(
-    unit: Unit, node: ast.Call, home: FunctionFacts | None, dotted: str | None, book: RuleBook, catalogue: Mapping[str, Layer]
+    unit: Unit,
+    node: ast.Call,
+    home: FunctionFacts | None,
+    dotted: str | None,
+    book: RuleBook,
+    catalogue: Mapping[str, Layer],
 ) -> Site | None:
     func = unit.kind(node.func)
     if func.tag == "Class":
@@ -170,7 +175,11 @@ def _note_value(unit: Unit, node: ast.Name | ast.Attribute, needs: Needs) -> Non
     if isinstance(parent, (ast.ClassDef, ast.Attribute, ast.arg, ast.AnnAssign, ast.Subscript)):
         return
     for up in unit.tree.ancestors(node):
-        if isinstance(up, ast.Call) and isinstance(up.func, ast.Name) and up.func.id in ("isinstance", "issubclass", "super"):
+        if (
+            isinstance(up, ast.Call)
+            and isinstance(up.func, ast.Name)
+            and up.func.id in ("isinstance", "issubclass", "super")
+        ):
             return
         if isinstance(up, ast.stmt):
             break
@@ -195,7 +204,10 @@ def outer_functions(facts: FunctionFacts) -> list[FunctionFacts]:
 def _initial(project: Project, needs: Needs) -> None:
     """Methods that run while a module is built: `__init__`, and what it calls on self, apply()ed functions included."""
     todo = [
-        c.methods["__init__"] for u in project.units for c in u.classes.values() if c.is_module and "__init__" in c.methods
+        c.methods["__init__"]
+        for u in project.units
+        for c in u.classes.values()
+        if c.is_module and "__init__" in c.methods
     ]
     for unit in project.units:
         todo += [f for c in unit.classes.values() if c.is_module for n, f in c.methods.items() if n in INIT_METHODS]
@@ -209,16 +221,32 @@ def _initial(project: Project, needs: Needs) -> None:
         if facts in needs.initial:
             continue
         needs.initial.add(facts)
-        todo += [s.callee for s in by_home.get(facts, ()) if isinstance(s.callee, FunctionFacts) and s.callee.name != "forward"]
+        todo += [
+            s.callee
+            for s in by_home.get(facts, ())
+            if isinstance(s.callee, FunctionFacts) and s.callee.name != "forward"
+        ]
 
 
-INIT_METHODS = ("reset_parameters", "_init_weights", "init_weights", "_reset_parameters", "initialize_weights", "_initialize_weights")
+INIT_METHODS = (
+    "reset_parameters",
+    "_init_weights",
+    "init_weights",
+    "_reset_parameters",
+    "initialize_weights",
+    "_initialize_weights",
+)
 
 
 def _applied(unit: Unit) -> list[FunctionFacts]:
     found = []
     for node in unit.tree.parents:
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "apply" and node.args:
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr == "apply"
+            and node.args
+        ):
             kind = unit.kind(node.args[0])
             if isinstance(kind.facts, FunctionFacts):
                 found.append(kind.facts)

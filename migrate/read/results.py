@@ -7,6 +7,23 @@ import ast
 from .kinds import INT, SHAPE, STR, TENSOR, UNKNOWN, Kind
 from .unit import Unit
 
+SCALAR = Kind("Tensor", "scalar")
+_REDUCTIONS = (
+    "sum",
+    "mean",
+    "prod",
+    "std",
+    "var",
+    "norm",
+    "max",
+    "min",
+    "amax",
+    "amin",
+    "logsumexp",
+    "dot",
+    "trace",
+    "dist",
+)
 _PAIRS = ("max", "min", "median", "mode", "nanmedian")
 
 
@@ -16,6 +33,14 @@ def refine(dotted: str, node: ast.Call, kind: Kind, unit: Unit) -> Kind:
     method = dotted.startswith("torch.Tensor.")
     args = node.args if method else node.args[1:]
     keywords = {k.arg for k in node.keywords}
+    if name in _REDUCTIONS and kind.is_tensor and not args and not keywords & {"dim", "axis", "keepdim"}:
+        return SCALAR
+    if (
+        dotted in ("torch.tensor", "torch.scalar_tensor", "torch.as_tensor")
+        and node.args
+        and unit.kind(node.args[0]).tag == "float"
+    ):
+        return SCALAR
     if dotted == "torch.Tensor.size":
         return INT if args or keywords else SHAPE
     if dotted == "torch.Tensor.stride":

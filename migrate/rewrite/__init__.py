@@ -11,10 +11,11 @@ def passes() -> Sequence[Callable[[Plan], None]]:
     """Structure first (it takes nodes away from the rows), rows next, then what needs the rows' decisions."""
     from .calls import plan_calls
     from .devices import plan_devices
+    from .dtypes import plan_dtypes
     from .indexing import plan_indexing
     from .inplace import plan_inplace
     from .modules import plan_modules
     from .randomness import plan_keys, plan_seeds
     from .training import plan_training
 
-    return (plan_modules, plan_seeds, plan_training, plan_devices, plan_inplace, plan_calls, plan_indexing, plan_keys)
+    return (plan_modules, plan_seeds, plan_training, plan_devices, plan_inplace, plan_calls, plan_indexing, plan_dtypes, plan_keys)

@@ -69,6 +69,7 @@ def choose(row: Row, signature: Signature, arguments: Arguments, unit: Unit) -> 
         return Refusal("JM202", f"{row.name}: {refused[0]} has no counterpart", row.refuse[refused[0]])
     used -= set(row.drop) | {row.get("effect_arg", "")}
     inserted = _defaults_to_write(signature)
+    doubled = False
     for option in row.options:
         template = option.template
         available = used | {"key", "rngs", "lr"}
@@ -80,9 +81,26 @@ def choose(row: Row, signature: Signature, arguments: Arguments, unit: Unit) -> 
         if not {n.lstrip("*") for n in template.required} <= available | arguments.given | inserted:
             continue
         form = template.form(frozenset(n for n in template.names if n.lstrip("*") in available))
+        if _doubled(form, arguments):
+            doubled = True
+            continue
         notes = tuple(n for n in row.notes if not n.when or holds(n.when, ask))
         return Match(row, form, arguments, signature, notes)
+    if doubled:
+        return Refusal("JM203", f"{row.name}: its target reads an argument twice, which is a call here",
+                       "Bind the argument to a name first.")  # fmt: skip
     return Refusal("JM202", f"{row.name}: no target form takes ({', '.join(sorted(used)) or 'these arguments'})", row.advice)
+
+
+def _doubled(form: Form, arguments: Arguments) -> bool:
+    """Whether the form writes an argument twice whose evaluation is more than a look-up: a call would run twice."""
+    names = [h.name.lstrip("*") for h in form.holes]
+    for name in {n for n in names if names.count(n) > 1}:
+        node = arguments.named.get(name)
+        nodes = [node] if node is not None else list(arguments.rest) if name == arguments.rest_name else []
+        if any(isinstance(sub, (ast.Call, ast.NamedExpr, ast.Await)) for n in nodes for sub in ast.walk(n)):
+            return True
+    return False
 
 
 def _conditioned(when: str) -> set[str]:
@@ -131,7 +149,7 @@ def asker(signature: Signature, arguments: Arguments, unit: Unit) -> Callable[[s
         if what == "literal":
             return node is not None and literal(ast.unparse(node)) is not ...
         if what == "count":
-            return len(arguments.rest)
+            return ... if any(isinstance(a, ast.Starred) for a in arguments.rest) else len(arguments.rest)
         if what == "fixed":
             return _fixed(arguments, name, node)
         if what == "name":

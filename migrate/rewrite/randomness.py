@@ -7,6 +7,7 @@ import ast
 from ..read.facts import ClassFacts, FunctionFacts
 from ..read.needs import outer_functions
 from ..read.scopes import COMPREHENSIONS
+from .generators import generator_argument, plan_generators
 from .layercalls import add_argument
 from .plan import Plan
 from .signature_edit import add_keyword_parameter
@@ -60,6 +61,8 @@ def rngs_expression(plan: Plan, node: ast.AST) -> str:
 def key_expression(plan: Plan, node: ast.AST) -> str:
     """The text of a fresh key for a draw at `node`; lines that split it are put before the statement."""
     home = _home(plan, node)
+    if generator_argument(node) is not None:
+        return _split(plan, node)
     if home is not None:
         for facts in outer_functions(home):
             if facts in plan.needs.rngs:
@@ -103,12 +106,19 @@ def _has_key(plan: Plan, node: ast.AST) -> bool:
 
 
 def _split(plan: Plan, node: ast.AST) -> str:
-    """Split the local key before the statement around `node`; the subkey's name. A root makes its key first."""
+    """Split the local key before the statement around `node`; the subkey's name. A root makes its key first.
+
+    A call with `generator=g` splits `g`, which holds a key now.
+    """
     tree = plan.unit.tree
     holder = _holder(plan, node)
-    name = key_name(plan, holder) if not isinstance(holder, ast.Module) else "key"
-    sub = "subkey" if name == "key" else "rng_subkey"
-    _root(plan, node, holder, name)
+    own = generator_argument(node)
+    if isinstance(own, ast.Name):
+        name, sub = own.id, "subkey"
+    else:
+        name = key_name(plan, holder) if not isinstance(holder, ast.Module) else "key"
+        sub = "subkey" if name == "key" else "rng_subkey"
+        _root(plan, node, holder, name)
     stmt = _anchor(plan, node)
     inside = next((up for up in tree.ancestors(node) if isinstance(up, (*COMPREHENSIONS, ast.Lambda))), None)
     if inside is not None and tree.statement(inside) is tree.statement(node):
@@ -174,8 +184,9 @@ def _root(plan: Plan, node: ast.AST, holder: ast.AST, name: str) -> None:
 
 
 def plan_seeds(plan: Plan) -> None:
-    """`torch.manual_seed(s)` becomes `key = jax.random.key(s)`."""
+    """`torch.manual_seed(s)` becomes `key = jax.random.key(s)`; a local Generator becomes a key of its own."""
     tree = plan.unit.tree
+    plan_generators(plan)
     for node in list(tree.parents):
         if not isinstance(node, ast.Call) or plan.unit.resolve(node.func) not in ("torch.manual_seed", "torch.random.manual_seed"):
             continue

@@ -310,3 +310,15 @@ def clone_module(module, *, rngs: nnx.Rngs):
         if isinstance(node, nnx.RngStream):
             node.key[...] = rngs.dropout()
     return copy
+
+
+def eval_mode(module):
+    """Switch to evaluation mode; returns the module, as torch's eval() does."""
+    module.eval()
+    return module
+
+
+def train_mode(module, mode=True):
+    """Switch to training mode, or to evaluation mode when `mode` is false; returns the module, as torch's train() does."""
+    module.train() if mode else module.eval()
+    return module

@@ -357,3 +357,9 @@ def istft(
     end = total - start if length is None else start + length
     part = signal[..., start : min(end, total)] / weight[start : min(end, total)]
     return jnp.pad(part, [(0, 0)] * (part.ndim - 1) + [(0, max(end - total, 0))])
+
+
+def scalar_beside(scalar, x):
+    """`scalar` in the type that torch gives it beside `x`: a 0-dim tensor does not widen floats that have dimensions."""
+    both_float = jnp.issubdtype(scalar.dtype, jnp.floating) and jnp.issubdtype(x.dtype, jnp.floating)
+    return scalar.astype(x.dtype) if both_float and scalar.ndim == 0 and x.ndim else scalar
