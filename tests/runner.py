@@ -1,4 +1,4 @@
-"""Convert a program in this process, run the original under torch and the result under JAX, and compare what they return."""
+"""Convert a program in this process, run it under torch and the result under JAX, and compare what they return."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from jaxmigrate.rulebook.load import load_rules
 
 @dataclass(frozen=True)
 class Both:
-    """What became of a program. `expected` is torch's result, `got` ours; `error` is what the converted program raised."""
+    """What became of a program: torch's result, ours, and what the converted program raised (`error`)."""
 
     outcome: Outcome
     expected: Any

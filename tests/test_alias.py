@@ -27,6 +27,7 @@ def tensors(value: Any) -> Iterator[torch.Tensor]:
             yield from tensors(item)
 
 
+@pytest.mark.filterwarnings("ignore")
 def test_every_rule_whose_result_shares_memory_is_in_the_table_of_views() -> None:
     """Runs the torch side of every rule's cases and compares the memory of results and variables."""
     missing, measured = set(), 0
@@ -55,18 +56,19 @@ def test_every_rule_whose_result_shares_memory_is_in_the_table_of_views() -> Non
     assert not missing
 
 
-@pytest.mark.parametrize(
-    "text",
-    """x[0]; x[1:]; x.view(-1); x.reshape(-1); x.flatten(); x.t(); x.T; x.permute(1, 0); x.unsqueeze(0); x.squeeze(); x.expand(3, 4)
-    x.detach(); x.data; x.contiguous(); x.to(torch.float32); x.float(); x.cpu(); x.type_as(y); torch.as_tensor(x); x.split(2)[0]
-    x.chunk(2)[0]; x.unbind()[0]; x.narrow(0, 0, 1); x.diagonal(); x.unfold(1, 2, 1); x.view_as(y); torch.nn.Identity()(x)
-    torch.nn.Dropout().eval()(x); torch.nn.Flatten()(x); torch.nn.ReLU(inplace=True)(x); torch.einsum("ij->ji", x); x.movedim(0, 1)
-    x.swapaxes(0, 1); x.select(0, 1); x.real; torch.meshgrid(v, w)[0]; torch.atleast_3d(x); x.add_(1)""".replace(
-        "\n", ";"
-    ).split(";"),
-)
+SHARING = """
+x[0]; x[1:]; x.view(-1); x.reshape(-1); x.flatten(); x.t(); x.T; x.permute(1, 0); x.unsqueeze(0); x.squeeze()
+x.expand(3, 4); x.detach(); x.data; x.contiguous(); x.to(torch.float32); x.float(); x.cpu(); x.type_as(y)
+torch.as_tensor(x); x.split(2)[0]; x.chunk(2)[0]; x.unbind()[0]; x.narrow(0, 0, 1); x.diagonal(); x.unfold(1, 2, 1)
+x.view_as(y); torch.nn.Identity()(x); torch.nn.Dropout().eval()(x); torch.nn.Flatten()(x); x.movedim(0, 1)
+torch.nn.ReLU(inplace=True)(x); torch.einsum("ij->ji", x); x.swapaxes(0, 1); x.select(0, 1); x.real; x.add_(1)
+torch.meshgrid(v, w)[0]; torch.atleast_3d(x)
+"""
+
+
+@pytest.mark.parametrize("text", [t.strip() for t in SHARING.replace("\n", ";").split(";") if t.strip()])
+@pytest.mark.filterwarnings("ignore:torch.meshgrid")
 def test_what_shares_memory_in_torch_is_not_written_to_under_its_alias(text: str) -> None:
-    text = text.strip()
     names = rule_env.torch_names(rule_env.variables())
     assert eval(text, names).untyped_storage().data_ptr() in {
         t.untyped_storage().data_ptr() for t in tensors(list(names.values()))
@@ -80,30 +82,24 @@ def test_what_shares_memory_in_torch_is_not_written_to_under_its_alias(text: str
 class Programs:
     """Random programs of views, writes, branches and loops on a few 2 by 2 tensors."""
 
-    views = ("{a}.t()", "{a}.view(2, 2)", "{a}", "{a}.transpose(0, 1)", "{a}.detach()", "{a}.reshape(2, 2)", "{a}.contiguous()",
-             "{a}.unsqueeze(0)[0]", "same({a})", "{a}[:]", "{a}.clone().t()")  # fmt: skip
-    copies = (
-        "{a} + {b}",
-        "{a}.clone()",
-        "torch.zeros(2, 2)",
-        "{a} * 2",
-        "torch.stack([{a}[0], {b}[1]])",
-        "fresh({a})",
-        "{a}[[1, 0]]",
-    )
-    writes = ("{a}[0] = {b}[1]", "{a}[0, 1] = 5", "{a} += {b}", "{a} *= 2", "{a}.add_(1)", "{a}[:, 0] -= 1", "{a}.mul_(2).sub_({b})",
-              "{a}[{a} > 2] = 0", "{a}[0][1] = 3", "{a}.t()[1] = 4", "{a}[0].zero_()", "{a}[[0, 0]] += 1", "{c} = {a}.add_({b})",
-              "{a}.copy_({b})", "kept.append({a})", "{a}.view(-1)[2] = 9", "{c} = torch.relu_({a})", "write({a})", "box.put({a})",
-              "box.kept[0] = 2", "{c} = box.kept", "{c} = kept[-1]", "{a}, {c} = {c}, {a}", "{a}[0], {a}[1] = {a}[1], {b}[0]")  # fmt: skip
+    views = """{a}.t(); {a}.view(2, 2); {a}; {a}.transpose(0, 1); {a}.detach(); {a}.reshape(2, 2); {a}.contiguous()
+        {a}.unsqueeze(0)[0]; same({a}); {a}[:]; {a}.clone().t()"""
+    copies = """{a} + {b}; {a}.clone(); torch.zeros(2, 2); {a} * 2; torch.stack([{a}[0], {b}[1]]); fresh({a})
+        {a}[[1, 0]]"""
+    writes = """{a}[0] = {b}[1]; {a}[0, 1] = 5; {a} += {b}; {a} *= 2; {a}.add_(1); {a}[:, 0] -= 1; {a}.mul_(2).sub_({b})
+        {a}[{a} > 2] = 0; {a}[0][1] = 3; {a}.t()[1] = 4; {a}[0].zero_(); {a}[[0, 0]] += 1; {c} = {a}.add_({b})
+        {a}.copy_({b}); kept.append({a}); {a}.view(-1)[2] = 9; {c} = torch.relu_({a}); write({a}); box.put({a})
+        box.kept[0] = 2; {c} = box.kept; {c} = kept[-1]; {a}, {c} = {c}, {a}; {a}[0], {a}[1] = {a}[1], {b}[0]
+        {c}, {a}[0] = {b}.t(), {b}[1].clone(); {a}[1], {b}[0] = 3, {a}[0]; {a}[0], {c} = {b}[1] * 2, {a}"""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
 
     def line(self) -> str:
-        form = self.random.choice(self.random.choice((self.views, self.copies, self.writes, self.writes)))
-        names = {k: self.random.choice("pqrs") for k in "abc"}
-        text = form.format(**names)
-        return text if form in self.writes else f"{self.random.choice('pqrs')} = {text}"
+        group = self.random.choice((self.views, self.copies, self.writes, self.writes))
+        forms = [f.strip() for f in group.replace("\n", ";").split(";")]
+        text = self.random.choice(forms).format(**{k: self.random.choice("pqrs") for k in "abc"})
+        return text if group == self.writes else f"{self.random.choice('pqrs')} = {text}"
 
     def block(self, depth: int) -> list[str]:
         lines: list[str] = []
@@ -162,6 +158,12 @@ class Box:
 
 
 def main():
+    p = torch.ones(2, 2)
+    q = torch.arange(4.0).reshape(2, 2)
+    r = p * 3
+    s = torch.zeros(2, 2)
+    kept = [q + 1]
+    box = Box()
 """
 
 

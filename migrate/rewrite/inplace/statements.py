@@ -267,14 +267,16 @@ def _whole(context: Context, stmt: ast.AugAssign, place: Place) -> None:
 
 
 def _unknown_name(context: Context, stmt: ast.AugAssign, target: ast.Name) -> None:
-    """`x += tensor` on a parameter of unknown kind: if it is a tensor, the caller sees the write in torch only."""
-    if context.unit.kind(target).known or not context.unit.kind(stmt.value).is_tensor:
+    """`x += y` where nothing shows what x is: if it is a tensor, whoever else holds it sees the write in torch only."""
+    if context.unit.kind(target).known:
         return
+    value = context.unit.kind(stmt.value)
     holders = context.aliases.holders(stmt, target)
-    if any(h.parameter for h in holders):
-        context.refuse(
-            stmt, AUGMENTED, f"nothing shows what `{target.id}` is: if it is a tensor, {context.text(holders)}", "JM201"
-        )
+    if value.known and not value.is_tensor:  # counting: only a name that is read later is worth a warning
+        holders = [h for h in holders if h.named]
+    if holders and not isinstance(stmt.value, (ast.List, ast.ListComp, ast.JoinedStr)):
+        text = f"nothing shows what `{target.id}` is: if it is a tensor, {context.text(holders)}"
+        context.refuse(stmt, AUGMENTED, text, "JM201", "Annotate the value, or write x = x + y if it is a number.")
 
 
 def _data(context: Context, stmt: ast.Assign, target: ast.Attribute) -> None:
@@ -314,22 +316,16 @@ def _many(context: Context, stmt: ast.Assign, targets: list[ast.expr], writes: l
         )
         return
     values = _paired(stmt)
-    views = [_is_view_of(context, stmt, v, places) for v in values] if values is not None else []
-    if not any(views) and values is None and _is_view_of(context, stmt, stmt.value, places):
-        context.refuse(stmt, SET, "the value shares memory with what is written", advice="Clone the value first.")
+    late = [v for v in values or () if _reads_late(context, v)]
+    early = [v for v in values or (stmt.value,) if v not in late]
+    bound = [v for t, v in zip(targets, values or (), strict=False) if t not in places]
+    if any(_shares(context, stmt, v, places) for v in [*early, *bound]):
+        context.refuse(stmt, SET, "a value shares memory with what is written", advice="Clone the values first.")
         return
-    if any(views) and not all(views):
-        context.refuse(
-            stmt, SET, "one of the values shares memory with what is written", advice="Clone the values first."
-        )
-        return
-    context.take(n for p in places.values() for n in p.nodes)
     for place in places.values():
-        context.take([place.base])
-    if any(views):
-        assert values is not None
-        pairs = list(zip(targets, values, strict=True))
-        context.lines(stmt, lambda w: [_line(context, t, w.at_level(v, 1), places, w) for t, v in pairs])
+        context.take([*place.nodes, place.base])
+    if values is not None and late:
+        _in_turn(context, stmt, list(zip(targets, values, strict=True)), places, late)
     else:
         _with_names(context, stmt, targets, places)
     context.converted(stmt, SET, "one line a write, the right side first")
@@ -345,9 +341,39 @@ def _paired(stmt: ast.Assign) -> list[ast.expr] | None:
     return None
 
 
-def _is_view_of(context: Context, stmt: ast.Assign, value: ast.expr, places: dict[ast.expr, Place]) -> bool:
+def _shares(context: Context, stmt: ast.Assign, value: ast.expr, places: dict[ast.expr, Place]) -> bool:
     memory = context.aliases.reached(stmt, value)
     return any(memory & context.aliases.reached(stmt, p.base) for p in places.values())
+
+
+def _reads_late(context: Context, value: ast.expr) -> bool:
+    """Whether a value is a plain view: torch reads its elements when it is written, after the writes before it."""
+    place = find_place(value, context.unit)
+    return (
+        bool(place.steps)
+        and not place.problem
+        and all(s.name != "index" or context.basic(s.parts) for s in place.steps)
+    )
+
+
+def _in_turn(
+    context: Context,
+    stmt: ast.Assign,
+    pairs: list[tuple[ast.expr, ast.expr]],
+    places: dict[ast.expr, Place],
+    late: list[ast.expr],
+) -> None:
+    """Values that are no views first, under names; then each write, reading its view as it goes."""
+    early = [v for _, v in pairs if v not in late and not isinstance(v, ast.Constant)]
+    names = dict(zip(early, context.fresh_names(len(early)), strict=False))
+
+    def build(writer: Writer) -> list[str]:
+        lines = [f"{name} = {writer.at_level(value, 1)}" for value, name in names.items()]
+        for target, value in pairs:
+            lines.append(_line(context, target, names.get(value) or writer.at_level(value, 1), places, writer))
+        return lines
+
+    context.lines(stmt, build)
 
 
 def _line(context: Context, target: ast.expr, value: str, places: dict[ast.expr, Place], writer: Writer) -> str:
