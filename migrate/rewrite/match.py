@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -15,6 +16,9 @@ from ..rulebook.template import Form, Hole
 from .placement import is_dropped
 from .plan import Whole
 from .writer import Writer
+
+
+_BACKWARD = re.compile(r"\.backward\(|autograd\.grad\(|\.grad\b")
 
 
 @dataclass(frozen=True)
@@ -150,6 +154,8 @@ def asker(signature: Signature, arguments: Arguments, unit: Unit) -> Callable[[s
             return node is not None and literal(ast.unparse(node)) is not ...
         if what == "count":
             return ... if any(isinstance(a, ast.Starred) for a in arguments.rest) else len(arguments.rest)
+        if what == "backward":
+            return bool(_BACKWARD.search(unit.source.text))
         if what == "fixed":
             return _fixed(arguments, name, node)
         if what == "name":
