@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -171,7 +171,7 @@ def _agrees(row: Row, signature: Signature, snapshot: Mapping[str, Any], fail: A
             fail("torch has no such name")
         return
     forms = [f for f in map(_try_parse, entry.get("sig", [])) if f is not None]
-    if forms and not any(_fits(signature.params, f.params) for f in forms):
+    if forms and not _fits(signature.params, forms):
         fail(f"sig disagrees with torch: {signature} is not one of {' | '.join(map(str, forms))}")
 
 
@@ -182,14 +182,18 @@ def _try_parse(text: str) -> Signature | None:
         return None
 
 
-def _fits(ours: tuple[Param, ...], theirs: tuple[Param, ...]) -> bool:
-    """Whether a row's signature may stand for one of torch's: every name it has in common stands in the same order."""
-    known = {p.name for p in theirs if p.name not in ("self", "input")}
-    mine = [p.name for p in ours if p.name not in ("self", "input")]
-    if any(p.kind in ("varargs", "varkw") for p in theirs):
+def _fits(ours: tuple[Param, ...], forms: Sequence[Signature]) -> bool:
+    """Whether a row's signature may stand for one of torch's forms, or for several merged into one: each of its names
+    occurs in some form, and the names that it shares with a form stand in that form's order."""
+    if any(p.kind in ("varargs", "varkw") for form in forms for p in form.params):
         return True
-    if any(name not in known for name in mine):
-        return False
+    mine = [p.name for p in ours if p.name not in ("self", "input")]
+    known = {p.name for form in forms for p in form.params}
+    return known.issuperset(mine) and all(_in_order(ours, form.params) for form in forms)
+
+
+def _in_order(ours: tuple[Param, ...], theirs: tuple[Param, ...]) -> bool:
+    mine = {p.name for p in ours if p.kind == "normal" and p.name not in ("self", "input")}
     order = [p.name for p in theirs if p.kind == "normal" and p.name in mine]
     return [p.name for p in ours if p.kind == "normal" and p.name in order] == order
 
