@@ -49,10 +49,10 @@ def test_one_line(before: str, after: str) -> None:
 
 
 def test_a_default_device_is_placed_on() -> None:
-    head = "import torch\n\ndevice = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n\n\ndef f(x: torch.Tensor):\n    "
-    assert line("return x.to(device)", head=head) == "return jax.device_put(x, device)"
-    named = head.replace("torch.device('cuda' if torch.cuda.is_available() else 'cpu')", "'cuda' if torch.cuda.is_available() else 'cpu'")
-    assert line("return x.to(device)", head=named) == "return jax.device_put(x, device)"
+    choice = "'cuda' if torch.cuda.is_available() else 'cpu'"
+    for made in (f"torch.device({choice})", choice):
+        head = f"import torch\n\ndevice = {made}\n\n\ndef f(x: torch.Tensor):\n    "
+        assert line("return x.to(device)", head=head) == "return jax.device_put(x, device)"
 
 
 def test_a_name_that_is_also_compared_stays_a_string() -> None:
@@ -69,7 +69,7 @@ def test_unknown_devices_are_left(name: str) -> None:
     assert any(f.code == "JM203" for f in converted.findings) and "torch.device(" in converted.text
 
 
-MODEL = '''
+MODEL = """
 import torch
 from torch import nn
 
@@ -99,7 +99,7 @@ def run(net: Net, x: torch.Tensor):
     net.to(device)
     net = net.to(device).eval()
     return net(x.to(device, non_blocking=True)).detach().cpu().numpy()
-'''
+"""
 
 
 def test_a_model_with_devices_everywhere(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from jaxmigrate.layers.library.base import load_state_dict, state_dict
 torch.set_num_threads(1)
 TOLERANCE = 2e-5
 
-HEAD = '''
+HEAD = """
 import torch
 from torch import nn, optim
 import torch.nn.functional as F
@@ -37,7 +37,7 @@ class Net(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.last(torch.tanh(self.norm(self.first(x))))
 
-'''
+"""
 
 
 def data(steps: int = 6) -> tuple[np.ndarray, np.ndarray]:
@@ -46,7 +46,9 @@ def data(steps: int = 6) -> tuple[np.ndarray, np.ndarray]:
 
 
 def close(ours: Any, theirs: Any) -> None:
-    np.testing.assert_allclose(np.asarray(ours, np.float64), np.asarray(theirs, np.float64), rtol=TOLERANCE, atol=TOLERANCE)
+    np.testing.assert_allclose(
+        np.asarray(ours, np.float64), np.asarray(theirs, np.float64), rtol=TOLERANCE, atol=TOLERANCE
+    )
 
 
 def both(source: str, folder: Path) -> tuple[Converted, Any, Any, Any, Any]:
@@ -72,7 +74,7 @@ def same_weights(twin: Any, model: Any, start: dict[str, np.ndarray]) -> None:
 
 ONE_SCOPE = (
     HEAD
-    + '''
+    + """
 def fit(model: nn.Module, xs: torch.Tensor, ys: torch.Tensor):
     optimizer = OPTIMIZER
     losses, hits, seen = [], 0, []
@@ -86,7 +88,7 @@ def fit(model: nn.Module, xs: torch.Tensor, ys: torch.Tensor):
         losses.append(loss.item())
         hits += (output.argmax(dim=1) == y).sum().item()
     return losses, hits
-'''
+"""
 )
 
 
@@ -115,7 +117,7 @@ def test_one_scope(optimizer: str, tmp_path: Path) -> None:
 
 ACROSS = (
     HEAD
-    + '''
+    + """
 def train(model, batches, optimizer, criterion):
     model.train()
     total = 0.0
@@ -148,7 +150,7 @@ def run(model: Net, xs: torch.Tensor, ys: torch.Tensor):
         history.append((train(model, batches, optimizer, nn.CrossEntropyLoss()), evaluate(model, batches)))
         scheduler.step()
     return history
-'''
+"""
 )
 
 
@@ -165,7 +167,7 @@ def test_across_functions(tmp_path: Path) -> None:
 
 SCHEDULES = (
     HEAD
-    + '''
+    + """
 def fit(model: nn.Module, xs: torch.Tensor, ys: torch.Tensor):
     opt = optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     sched = SCHEDULE
@@ -180,7 +182,7 @@ def fit(model: nn.Module, xs: torch.Tensor, ys: torch.Tensor):
             seen.append(loss.item())
         PER_EPOCH
     return seen
-'''
+"""
 )
 RATES = [
     "optim.lr_scheduler.CosineAnnealingLR(opt, 4)",
@@ -210,7 +212,7 @@ def test_schedules(schedule: str, places: tuple[str, str], tmp_path: Path) -> No
 
 TRAINER = (
     HEAD
-    + '''
+    + """
 class Trainer:
     def __init__(self, model: Net, teacher: Net):
         self.model = model
@@ -229,7 +231,7 @@ class Trainer:
             self.optimizer.step()
             losses.append(out.sum().item())
         return losses
-'''
+"""
 )
 
 
@@ -238,7 +240,9 @@ def test_optimizer_on_self(tmp_path: Path) -> None:
     assert "nnx.Optimizer(self.model" in converted.text and "# what it should say" in converted.text
     torch.manual_seed(1)
     teacher, teacher_twin = theirs.Net(), ours.Net(rngs=nnx.Rngs(1))
-    load_state_dict(teacher_twin, {k: v for k, v in arrays(teacher.state_dict()).items() if "num_b" not in k}, strict=False)
+    load_state_dict(
+        teacher_twin, {k: v for k, v in arrays(teacher.state_dict()).items() if "num_b" not in k}, strict=False
+    )
     xs, _ = data()
     start = arrays(model.state_dict())
     want = theirs.Trainer(model, teacher).fit(torch.tensor(xs))
@@ -247,7 +251,7 @@ def test_optimizer_on_self(tmp_path: Path) -> None:
 
 
 def test_leaf_tensors(tmp_path: Path) -> None:
-    source = '''
+    source = """
 import torch
 
 def fit(steps):
@@ -260,7 +264,7 @@ def fit(steps):
         total.backward()
         opt.step()
     return w.tolist() + [b.item(), total.item()]
-'''
+"""
     converted = convert(source)
     assert not converted.left
     close(under_jax(converted, tmp_path).fit(4), under_torch(source).fit(4))
@@ -269,7 +273,7 @@ def fit(steps):
 def test_carried_state_and_loops(tmp_path: Path) -> None:
     source = (
         HEAD
-        + '''
+        + """
 def fit(model: nn.Module, xs: torch.Tensor, ys: torch.Tensor):
     opt = optim.SGD(model.parameters(), lr=0.1)
     shown = []
@@ -285,7 +289,7 @@ def fit(model: nn.Module, xs: torch.Tensor, ys: torch.Tensor):
         opt.step()
         shown.append(loss.item())
     return shown, state.tolist()
-'''
+"""
     )
     _, theirs, ours, model, twin = both(source, tmp_path)
     xs, ys = data(4)
@@ -295,62 +299,69 @@ def fit(model: nn.Module, xs: torch.Tensor, ys: torch.Tensor):
     close(got[1], want[1])
 
 
-LOOP = '''
+LOOP = """
 def fit(model: nn.Module, xs, ys, criterion=nn.CrossEntropyLoss()):
     opt = optim.SGD(model.parameters(), lr=0.1)
     out_list = []
     for i, (x, y) in enumerate(zip(xs, ys)):
         BODY
-'''
+"""
+ZERO, LOSS, BACK, STEP = "opt.zero_grad()", "loss = criterion(model(x), y)", "loss.backward()", "opt.step()"
+BLOCK = "\n            "
 REFUSED = {
-    "no zero_grad": "loss = criterion(model(x), y); loss.backward(); opt.step()",
-    "step() is conditional": "loss = criterion(model(x), y); loss.backward(); if i % 2 == 0:\n            opt.step()\n            opt.zero_grad()",
-    "retain_graph": "opt.zero_grad(); loss = criterion(model(x), y); loss.backward(retain_graph=True); opt.step()",
-    "several backward": "opt.zero_grad(); criterion(model(x), y).backward(); criterion(model(x), y).backward(); opt.step()",
-    "has effects": "opt.zero_grad(); out = model(x); print(out.shape); loss = criterion(out, y); loss.backward(); opt.step()",
-    "changes an object": "opt.zero_grad(); out = model(x); out_list[0] = out; loss = criterion(out, y); loss.backward(); opt.step()",
-    "may touch the gradients": "opt.zero_grad(); loss = criterion(model(x), y); loss.backward(); show(model); opt.step()",
-    "`p.grad`": "opt.zero_grad(); loss = criterion(model(x), y); loss.backward(); opt.step(); print([p.grad for p in model.parameters()])",
-    "GradScaler": "opt.zero_grad(); loss = criterion(model(x), y); scaler.scale(loss).backward(); opt.step()",
-    "closure": "opt.zero_grad(); loss = criterion(model(x), y); loss.backward(); opt.step(lambda: loss)",
-    "needs a number": "opt.zero_grad(); out = model(x); scale = float(out.sum()); loss = criterion(out, y) * scale; loss.backward(); opt.step()",
-    "under torch.autocast": "opt.zero_grad(); with torch.autocast('cpu'):\n            loss = criterion(model(x), y)\n        loss.backward(); opt.step()",
-    "between backward() and step()": "loss = criterion(model(x), y); loss.backward(); opt.zero_grad(); opt.step()",
-    "does not depend on": "opt.zero_grad(); loss = criterion(x, y); loss.backward(); opt.step()",
+    "no zero_grad": [LOSS, BACK, STEP],
+    "step() is conditional": [LOSS, BACK, f"if i % 2 == 0:{BLOCK}opt.step(){BLOCK}opt.zero_grad()"],
+    "retain_graph": [ZERO, LOSS, "loss.backward(retain_graph=True)", STEP],
+    "several backward": [ZERO, "criterion(model(x), y).backward()", "criterion(model(x), y).backward()", STEP],
+    "has effects": [ZERO, "out = model(x)", "print(out.shape)", "loss = criterion(out, y)", BACK, STEP],
+    "changes an object": [ZERO, "out = model(x)", "out_list[0] = out", "loss = criterion(out, y)", BACK, STEP],
+    "may touch the gradients": [ZERO, LOSS, BACK, "show(model)", STEP],
+    "`p.grad`": [ZERO, LOSS, BACK, STEP, "print([p.grad for p in model.parameters()])"],
+    "GradScaler": [ZERO, LOSS, "scaler.scale(loss).backward()", STEP],
+    "closure": [ZERO, LOSS, BACK, "opt.step(lambda: loss)"],
+    "needs a number": [ZERO, "out = model(x)", "k = float(out.sum())", "loss = criterion(out, y) * k", BACK, STEP],
+    "under torch.autocast": [ZERO, f"with torch.autocast('cpu'):{BLOCK}{LOSS}", BACK, STEP],
+    "between backward() and step()": [LOSS, BACK, ZERO, STEP],
+    "does not depend on": [ZERO, "loss = criterion(x, y)", BACK, STEP],
 }
 
 
 @pytest.mark.parametrize("reason", REFUSED)
 def test_refused(reason: str) -> None:
-    body = REFUSED[reason].replace("; ", "\n        ")
+    body = "\n        ".join(REFUSED[reason])
     converted = convert(HEAD + LOOP.replace("BODY", body))
     backward = [f for f in converted.findings if f.code == "JM208" and f.name == "torch.Tensor.backward"]
     assert backward and all(reason in f.message for f in backward), converted.left
-    assert ".backward(" in converted.text and "nnx.grad" not in converted.text and "value_and_grad" not in converted.text
+    assert (
+        ".backward(" in converted.text and "nnx.grad" not in converted.text and "value_and_grad" not in converted.text
+    )
     assert converted.status == "changed"
 
 
 @pytest.mark.parametrize(
-    ("body", "reason"),
+    ("before", "loss", "reason"),
     [
-        ("reg = model.last.weight.pow(2).sum()\n    for x, y in zip(xs, ys):\n        opt.zero_grad()\n        loss = F.cross_entropy(model(x), y) + reg", "outside this block"),
-        ("for x, y in zip(xs, ys):\n        opt.zero_grad()\n        loss = F.cross_entropy(model(x), y) + penalty()", "reads model by itself"),
-        ("for x, y in zip(xs, ys):\n        opt.zero_grad()\n        loss = F.mse_loss(model(x), other(x))", "several modules"),
+        ("reg = model.last.weight.pow(2).sum()", "F.cross_entropy(model(x), y) + reg", "outside this block"),
+        ("pass", "F.cross_entropy(model(x), y) + penalty()", "reads model by itself"),
+        ("pass", "F.mse_loss(model(x), other(x))", "several modules"),
     ],
-)  # fmt: skip
-def test_gradients_that_would_be_lost(body: str, reason: str) -> None:
+)
+def test_gradients_that_would_be_lost(before: str, loss: str, reason: str) -> None:
     source = (
         HEAD
-        + f'''
+        + f"""
 def penalty():
     return sum(p.pow(2).sum() for p in model.parameters())
 
 def fit(model: Net, other: Net, xs, ys):
     opt = optim.SGD(model.parameters(), lr=0.1)
-    {body}
+    {before}
+    for x, y in zip(xs, ys):
+        opt.zero_grad()
+        loss = {loss}
         loss.backward()
         opt.step()
-'''
+"""
     )
     converted = convert(source)
     assert any(f.code == "JM208" and reason in f.message for f in converted.findings), converted.left
@@ -358,7 +369,7 @@ def fit(model: Net, other: Net, xs, ys):
 
 
 def test_no_grad_in_a_module_cuts_the_gradient(tmp_path: Path) -> None:
-    source = '''
+    source = """
 import torch
 from torch import nn
 
@@ -376,8 +387,8 @@ class Net(nn.Module):
             scale = self.f(x).mean()
             low, high = self.f(x).min(), self.f(x).max()
         return ((scale * self.f(x) - self.target(x)) ** 2).mean() + (high - low) * self.f.bias.sum()
-'''
-    _, theirs, ours, model, twin = both(source, tmp_path)
+"""
+    _, _, _, model, twin = both(source, tmp_path)
     xs, _ = data(1)
     loss = model(torch.tensor(xs[0]))
     loss.backward()
@@ -389,7 +400,7 @@ class Net(nn.Module):
 
 METHODS = (
     HEAD
-    + '''
+    + """
 def build(flag: bool):
     model = Net().to("cpu").eval()
     model.train(flag)
@@ -411,7 +422,7 @@ def copy(model: Net):
     other = Net()
     other.load_state_dict(model.state_dict(), strict=False)
     return other.eval()
-'''
+"""
 )
 
 
@@ -429,7 +440,9 @@ def test_module_methods(tmp_path: Path) -> None:
 
 def test_text_of_the_plain_loop() -> None:
     text = convert(ONE_SCOPE.replace("OPTIMIZER", "optim.SGD(model.parameters(), lr=0.1)")).text
-    assert text[text.index("def fit") :] == '''def fit(model: nnx.Module, xs: jax.Array, ys: jax.Array):
+    assert (
+        text[text.index("def fit") :]
+        == """def fit(model: nnx.Module, xs: jax.Array, ys: jax.Array):
     tx = optax.sgd(0.1)
     opt_state = tx.init(nnx.state(model, nnx.Param))
     losses, hits, seen = [], 0, []
@@ -447,7 +460,8 @@ def test_text_of_the_plain_loop() -> None:
         losses.append(loss.item())
         hits += jnp.sum(jnp.argmax(output, axis=1) == y).item()
     return losses, hits
-'''
+"""
+    )
 
 
 jax.config.update("jax_disable_most_optimizations", True)

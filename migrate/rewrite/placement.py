@@ -35,12 +35,19 @@ def _platform(text: str) -> tuple[str, str] | None:
 
 def asks_for_gpu(unit: Unit, test: ast.expr) -> bool:
     """`torch.cuda.is_available()`."""
-    return isinstance(test, ast.Call) and unit.resolve(test.func) in ("torch.cuda.is_available", "torch.accelerator.is_available")
+    return isinstance(test, ast.Call) and unit.resolve(test.func) in (
+        "torch.cuda.is_available",
+        "torch.accelerator.is_available",
+    )
 
 
 def is_default_choice(unit: Unit, node: ast.expr) -> bool:
     """`"cuda" if torch.cuda.is_available() else "cpu"`, also with further platforms: the default device of JAX."""
-    if not isinstance(node, ast.IfExp) or not isinstance(node.body, ast.Constant) or not isinstance(node.body.value, str):
+    if (
+        not isinstance(node, ast.IfExp)
+        or not isinstance(node.body, ast.Constant)
+        or not isinstance(node.body.value, str)
+    ):
         return False
     test = unit.resolve(node.test.func) or "" if isinstance(node.test, ast.Call) else ""
     if not (asks_for_gpu(unit, node.test) or test.startswith(("torch.backends.mps.", "torch.xpu.is_available"))):
@@ -79,7 +86,9 @@ def device_of(plan: Plan, node: ast.expr, index: ast.expr | None = None) -> tupl
         return (lambda w: f'jax.devices("gpu")[{w.at_level(node, 1)}]'), ""
     if kind.tag in ("str", "unknown") and isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
         text = 'jax.devices("gpu" if str({}).startswith("cuda") else "cpu")[0]'
-        return (lambda w: text.format(w.at_level(node, 1))), "the first device of its kind: a number in the name is not looked at"
+        return (
+            lambda w: text.format(w.at_level(node, 1))
+        ), "the first device of its kind: a number in the name is not looked at"
     return None
 
 

@@ -12,15 +12,16 @@ from .loops import fresh, plan_step
 from .methods import plan_methods
 from .modes import plan_modes
 from .optimizers import OptimizerCall, Optimizers, find_optimizers, optax_text
+from .rates import injected, plan_schedule, schedule_text
 from .roles import NotPlain, is_optimizer
-from .schedules import Schedule, find_schedules, injected, plan_schedule, schedule_text
+from .schedules import Schedule, find_schedules
 from .steps import Step, backward_calls, read_step
 
 __all__ = ["plan_training"]
 
 
 def plan_training(plan: Plan) -> None:
-    """Training steps of the plain form, their optimizers and schedules, `no_grad`, and the methods that switch modes."""
+    """Training steps of the plain form, their optimizers and schedules, `no_grad`, and methods of modules."""
     optimizers = find_optimizers(plan)
     steps, failed = _steps(plan, optimizers)
     schedules = find_schedules(plan, optimizers, steps)
@@ -65,7 +66,7 @@ def _steps(plan: Plan, optimizers: Optimizers) -> tuple[list[Step], dict[ast.Cal
 def _optimizer(
     plan: Plan, optimizers: Optimizers, made: OptimizerCall, steps: list[Step], schedule: Schedule | None
 ) -> tuple[str, str] | None:
-    """Write one construction. Returns the names of the transformation and its state where those replace the optimizer."""
+    """Write one construction. Returns the names of transformation and state where those replace the optimizer."""
     names = None
     problem, code = made.problem, made.code
     if not problem:
@@ -83,7 +84,7 @@ def _optimizer(
 def _explicit(
     plan: Plan, optimizers: Optimizers, made: OptimizerCall, steps: list[Step], schedules: Sequence[Schedule]
 ) -> tuple[str, str] | None:
-    """Names for the transformation and its state when every use of the optimizer is known and in one scope; else None."""
+    """Names for transformation and state when every use of the optimizer is known and in one scope; else None."""
     unit = plan.unit
     stmt = unit.tree.parents[made.call]
     if not isinstance(stmt, ast.Assign) or not isinstance(stmt.targets[0], ast.Name) or not plan.alone(stmt):
@@ -172,7 +173,7 @@ def _leave(plan: Plan, failed: dict[ast.Call, str]) -> None:
         plan.taken |= {call, call.func}
         plan.found(
             "JM208", call, "torch.Tensor.backward", f"training step left: {reason}",
-            advice="Put the forward pass into a loss function, take nnx.value_and_grad of it, update with its gradients.",
+            advice="Put the forward pass into a loss function, take nnx.value_and_grad of it, then update.",
         )  # fmt: skip
 
 

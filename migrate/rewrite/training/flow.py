@@ -1,9 +1,9 @@
-"""What statements read and write, and which names are still read afterwards."""
+"""What statements read, write and change."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -120,68 +120,6 @@ def _body_reads(body: Sequence[ast.stmt], known: set[str]) -> set[str]:
         needed |= _early_reads(stmt, inner)
         inner |= certain(stmt)
     return needed
-
-
-class Liveness:
-    """For each statement of a body the names that may be read after it. `at_end` are those read after the body."""
-
-    def __init__(self, body: Sequence[ast.stmt], at_end: Iterable[str] = ()) -> None:
-        self.after: dict[ast.stmt, set[str]] = {}
-        self._block(body, set(at_end), set(), set())
-
-    def _block(self, body: Sequence[ast.stmt], live: set[str], out: set[str], again: set[str]) -> set[str]:
-        """`live` after the body, `out` after the loop around it, `again` at that loop's head. Returns what is live before."""
-        for stmt in reversed(body):
-            self.after.setdefault(stmt, set()).update(live)
-            live = self._statement(stmt, live, out, again)
-        return live
-
-    def _statement(self, stmt: ast.stmt, live: set[str], out: set[str], again: set[str]) -> set[str]:
-        if isinstance(stmt, ast.If):
-            return (
-                uses(stmt.test).reads
-                | self._block(stmt.body, live, out, again)
-                | self._block(stmt.orelse, live, out, again)
-            )
-        if isinstance(stmt, (ast.For, ast.AsyncFor, ast.While)):
-            return self._loop(stmt, live, out, again)
-        if isinstance(stmt, (ast.With, ast.AsyncWith)):
-            inner = self._block(stmt.body, live, out, again)
-            return uses([i.context_expr for i in stmt.items]).reads | inner
-        if isinstance(stmt, (ast.Try, ast.Match)):
-            everything = live | out | again | uses(stmt).reads
-            for sub in _inner_blocks(stmt):
-                self._block(sub, everything, out | everything, again | everything)
-            return everything
-        if isinstance(stmt, ast.Break):
-            return set(out)
-        if isinstance(stmt, ast.Continue):
-            return set(again)
-        if isinstance(stmt, (ast.Return, ast.Raise)):
-            return uses(stmt).reads
-        found = uses(stmt)
-        return live - found.writes | found.reads
-
-    def _loop(
-        self, stmt: ast.For | ast.AsyncFor | ast.While, live: set[str], out: set[str], again: set[str]
-    ) -> set[str]:
-        after = self._block(stmt.orelse, live, out, again) | live
-        head = uses(stmt.test).reads if isinstance(stmt, ast.While) else set()
-        targets = set() if isinstance(stmt, ast.While) else uses(stmt.target).writes
-        before = after | head
-        for _ in range(3):
-            before = before | head | (self._block(stmt.body, before, after, before) - targets)
-        return before if isinstance(stmt, ast.While) else before | uses(stmt.iter).reads
-
-
-def _inner_blocks(stmt: ast.Try | ast.Match) -> Iterator[list[ast.stmt]]:
-    if isinstance(stmt, ast.Match):
-        yield from (c.body for c in stmt.cases)
-        return
-    yield stmt.body
-    yield from (h.body for h in stmt.handlers)
-    yield stmt.orelse
-    yield stmt.finalbody
 
 
 def block_of(stmt: ast.stmt, parents: dict[ast.AST, ast.AST]) -> list[ast.stmt]:

@@ -1,4 +1,4 @@
-"""A backward pass without an optimizer, whose gradients are read as `x.grad`: a gradient function whose result is named."""
+"""A backward pass without an optimizer, whose gradients are read as `x.grad`: they get names."""
 
 from __future__ import annotations
 
@@ -43,11 +43,16 @@ def plan_gradient(plan: Plan, call: ast.Call) -> None:
         plan.whole[read] = Whole(lambda _, text=text: text, 15)  # type: ignore[misc]
         plan.taken |= set(ast.walk(read))
         plan.found("JM002", read, "torch.Tensor.grad", "the gradient by its name")
-    plan.found("JM002", stmt, "torch.Tensor.backward", f"the gradient of the loss function with respect to {', '.join(step.arrays) or model}")
+    plan.found(
+        "JM002",
+        stmt,
+        "torch.Tensor.backward",
+        f"the gradient of the loss function with respect to {', '.join(step.arrays) or model}",
+    )
 
 
 def _reads(plan: Plan, function: ast.AST, block: Sequence[ast.stmt], stmt: ast.Expr) -> list[ast.Attribute]:
-    """All `x.grad` of the function, when they are reads that follow in the same block, and nothing else makes gradients."""
+    """All `x.grad` of the function, when they follow in the same block and nothing else makes gradients."""
     unit = plan.unit
     after = {n for s in block[block.index(stmt) + 1 :] for n in ast.walk(s)}
     reads = []
@@ -72,11 +77,14 @@ def _sources(
 ) -> tuple[str, tuple[str, ...]]:
     """The model or the leaf tensors whose gradients are read."""
     unit = plan.unit
-    looped = any(isinstance(u, (ast.For, ast.While, ast.AsyncFor)) for u in unit.tree.ancestors(stmt) if u is not function)
+    looped = any(
+        isinstance(u, (ast.For, ast.While, ast.AsyncFor)) for u in unit.tree.ancestors(stmt) if u is not function
+    )
     if all(isinstance(b, ast.Name) for b in bases) and not any(is_model(unit, b) for b in bases):
         names = tuple(b.id for b in bases if isinstance(b, ast.Name))
         for name, base in zip(names, bases, strict=True):
-            made = [b.node for b in unit.scope(base).lookup(name).bindings[name]] if unit.scope(base).lookup(name) else []  # type: ignore[union-attr]
+            scope = unit.scope(base).lookup(name)
+            made = [b.node for b in scope.bindings[name]] if scope is not None else []
             if problem := leaf_problem(unit, base, name, changes=False):
                 raise NotPlain(problem)
             if looped and not any(m in set(ast.walk(s)) for m in made for s in block):
@@ -87,8 +95,8 @@ def _sources(
     nodes = [n for b in bases for n in ast.walk(b) if isinstance(n, ast.Name)]
     if not model or looped or not all(is_model(unit, n) for n in nodes) or not all(_is_path(b) for b in bases):
         raise NotPlain(f"`{ast.unparse(bases[0])}.grad` is read or written: in JAX gradients are values")
-    scope = unit.scope(nodes[0]).lookup(model)
-    if scope is None or scope.node is not function:
+    holder = unit.scope(nodes[0]).lookup(model)
+    if holder is None or holder.node is not function:
         raise NotPlain(f"the gradients of `{model}` may have been accumulated before")
     return model, ()
 

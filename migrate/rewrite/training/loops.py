@@ -9,8 +9,9 @@ from dataclasses import replace
 from ..plan import Plan, Whole
 from ..writer import Writer
 from .flow import uses
+from .movable import Source
 from .roles import function_of
-from .slices import Region, Source
+from .slices import Region
 from .steps import CLIPS, Step, clip_call
 from .text import indented
 
@@ -111,7 +112,7 @@ def _first(step: Step) -> ast.stmt:
 
 
 def _keys(plan: Plan, step: Step) -> tuple[list[str], str]:
-    """Lines that split keys before the loss function, and the name of a key that is split inside it (where there are loops)."""
+    """Lines that split keys before the loss function, and the name of a key that is split inside it (in loops)."""
     first = _first(step)
     compound = any(isinstance(s, _COMPOUND) for s in step.region.stmts)
     inside = {s for r in (*step.region.stmts, step.backward) for s in ast.walk(r) if isinstance(s, ast.stmt)}

@@ -1,4 +1,4 @@
-"""Gradient modes: `no_grad` and its like go; where a gradient could pass, `jax.lax.stop_gradient` stands in their place."""
+"""Gradient modes: `no_grad` and its like go; where a gradient could pass, `jax.lax.stop_gradient` cuts it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 
 from ...read.facts import FunctionFacts
 from ...read.kinds import Kind
+from ...read.liveness import Liveness
 from ..plan import Plan
 from ..writer import Writer
-from .flow import Liveness, uses
+from .flow import uses
 from .roles import function_of
 from .steps import Step
 from .text import dedented
@@ -180,7 +181,7 @@ def _stop(plan: Plan, stmt: ast.With, steps: Sequence[Step]) -> str:
     region = next((s.region for s in steps if any(stmt in ast.walk(r) for r in s.region.stmts)), None)
     function = function_of(plan.unit, stmt)
     body = function.body if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)) else []
-    live = Liveness(body).after.get(stmt, set())
+    live = Liveness(body).after.get(stmt, frozenset())
     wanted = live & region.feeding if region is not None else live
     done: set[str] = set()
     for inner in stmt.body:
@@ -232,7 +233,7 @@ def _own_returns(function: ast.AST) -> Iterator[ast.Return]:
 def differentiated(plan: Plan, node: ast.AST, steps: Sequence[Step], depth: int = 0) -> bool:
     """Whether code at `node` may run while a gradient is taken.
 
-    Inside a training step it does when it is part of the loss function. A function is judged by its callers; a method of
+    Inside a training step it does if it is part of the loss function. A function is judged by its callers; a method of
     a module, and a function without callers, may always.
     """
     unit = plan.unit

@@ -14,15 +14,31 @@ from ..plan import Plan, Whole
 from ..writer import Writer
 
 Key = tuple[ast.AST, str]
-_SHARING = frozenset("detach data view reshape T numpy squeeze unsqueeze transpose permute flatten expand".split())
+_SHARING = frozenset(
+    [
+        "detach",
+        "data",
+        "view",
+        "reshape",
+        "T",
+        "numpy",
+        "squeeze",
+        "unsqueeze",
+        "transpose",
+        "permute",
+        "flatten",
+        "expand",
+    ]
+)
 
 
 @dataclass(frozen=True)
 class OptimizerCall:
     """One construction of a torch optimizer.
 
-    `target` is the text that it is assigned to ("" when it stands elsewhere), `model` the module whose parameters it gets,
-    `arrays` the leaf tensors when it gets those. `problem` says why it is not converted ("" when it is), `code` with which code.
+    `target` is the text that it is assigned to ("" when it stands elsewhere), `model` the module whose parameters it
+    gets, `arrays` the leaf tensors when it gets those. `problem` says why it is not converted ("" when it is),
+    `code` is the code to report it under.
     """
 
     call: ast.Call
@@ -56,7 +72,7 @@ class Optimizers:
         return None
 
     def of(self, node: ast.expr) -> OptimizerCall | None:
-        """The construction behind a variable; with several, the first that has a problem, or one that stands for all."""
+        """The construction behind a variable; of several the first that has a problem, or one for all."""
         key = self.key(node)
         found = [c for c in self.calls if c.key == key] if key is not None else []
         if not found:
@@ -161,7 +177,12 @@ def _made(unit: Unit, node: ast.expr, name: str) -> ast.Call | None:
 
 def _marks(made: ast.Call) -> bool:
     """`x.requires_grad_()`."""
-    return isinstance(made.func, ast.Attribute) and made.func.attr == "requires_grad_" and not made.args and not made.keywords
+    return (
+        isinstance(made.func, ast.Attribute)
+        and made.func.attr == "requires_grad_"
+        and not made.args
+        and not made.keywords
+    )
 
 
 def _kept(unit: Unit, use: ast.expr) -> bool:
@@ -173,7 +194,13 @@ def _kept(unit: Unit, use: ast.expr) -> bool:
             return False
         node, up = up, unit.tree.parents[up]
     if isinstance(up, ast.Call):
-        return isinstance(up.func, ast.Attribute) and up.func.attr in ("append", "extend", "insert", "add", "setdefault")
+        return isinstance(up.func, ast.Attribute) and up.func.attr in (
+            "append",
+            "extend",
+            "insert",
+            "add",
+            "setdefault",
+        )
     return isinstance(up, (ast.Assign, ast.NamedExpr, ast.List, ast.Tuple, ast.Dict, ast.Yield)) and not isinstance(
         unit.tree.parents.get(up), ast.Return
     )
@@ -182,7 +209,9 @@ def _kept(unit: Unit, use: ast.expr) -> bool:
 def unmark_leaf(plan: Plan, near: ast.stmt, name: str) -> None:
     """`x.requires_grad_()` where the leaf is made: the value itself."""
     unit = plan.unit
-    use = next(n for n in unit.tree.parents if isinstance(n, ast.Name) and n.id == name and unit.scope(n) is unit.scope(near))
+    use = next(
+        n for n in unit.tree.parents if isinstance(n, ast.Name) and n.id == name and unit.scope(n) is unit.scope(near)
+    )
     made = _made(unit, use, name)
     if made is not None and _marks(made):
         value = made.func.value  # type: ignore[attr-defined]

@@ -5,11 +5,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from ...read.facts import ClassFacts
 from ...read.unit import Unit
+from ..plan import Plan
+
+MODULE = "torch.nn.Module."
+SWITCHES = ("train", "eval")
 
 
 class NotPlain(Exception):
-    """A training step has a part that the plain form does not have. The text says which; it becomes the finding's message."""
+    """A training step has a part that the plain form does not have: the text, which becomes the finding's message."""
 
 
 def method_call(stmt: ast.AST, name: str) -> ast.Call | None:
@@ -81,3 +86,37 @@ def the_model(unit: Unit, code: Iterable[ast.AST]) -> str:
     if len(found) > 1:
         raise NotPlain(f"several modules take part: {', '.join(found)}")
     return next(iter(found))
+
+
+def is_module(plan: Plan, node: ast.expr) -> bool:
+    """A module by kind, or by use when its kind is not known."""
+    kind = plan.unit.kind(node)
+    if kind.known:
+        return kind.tag == "Module" and kind.name not in ("plain", "super")
+    return is_model(plan.unit, node) and _used_only_so(plan, node)
+
+
+def _used_only_so(plan: Plan, node: ast.expr) -> bool:
+    """Only modules have `parameters()`; `train` and `eval` alone are shared with other libraries' models."""
+    text = ast.unparse(node)
+    where = function_of(plan.unit, node)
+    names = {n.attr for n in ast.walk(where) if isinstance(n, ast.Attribute) and ast.unparse(n.value) == text}
+    called = any(isinstance(n, ast.Call) and ast.unparse(n.func) == text for n in ast.walk(where))
+    return bool(names & {"parameters", "named_parameters", "state_dict", "zero_grad"}) or (
+        called and bool(names & set(SWITCHES))
+    )
+
+
+def has_own(plan: Plan, func: ast.Attribute) -> bool:
+    """Whether the project's own class defines the method."""
+    facts = plan.unit.kind(func.value).facts
+    return isinstance(facts, ClassFacts) and facts.method(func.attr) is not None
+
+
+def refuse(plan: Plan, node: ast.Call, code: str, dotted: str, why: str) -> None:
+    """Leave a method call with its finding."""
+    plan.taken |= {node, node.func}
+    advice = {
+        MODULE + "requires_grad_": "Give nnx.Optimizer and nnx.grad a filter of the parameters to train (wrt=…)."
+    }.get(dotted, "Write it as a statement of its own.")
+    plan.found(code, node, dotted, why, advice=advice)

@@ -1,32 +1,29 @@
 """Learning-rate schedules: an optax schedule as the learning rate where it steps with the optimizer, else set by hand.
 
-`optax.inject_hyperparams` keeps the rate in the optimizer's state, so that a schedule that steps once an epoch can set it.
+`optax.inject_hyperparams` keeps the rate in the optimizer's state, so that a schedule that steps once an epoch can
+set it.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...rulebook.signature import Mismatch, bind
 from ..match import Match, Refusal, choose
-from ..plan import Plan, Whole
-from ..writer import Writer
+from ..plan import Plan
 from .flow import block_of, uses
-from .optimizers import OptimizerCall, Optimizers, optax_text
+from .optimizers import OptimizerCall, Optimizers
 from .roles import NotPlain, method_call
 from .steps import Step
 
 HEAD = "torch.optim.lr_scheduler."
-STARTS_AT_LR = frozenset(
-    ("StepLR", "MultiStepLR", "ExponentialLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "PolynomialLR")
-)
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """One scheduler: its construction, the optimizer that it drives, the statements that step it and the reads of its rate.
+    """One scheduler: its construction, its optimizer, the statements that step it and the reads of its rate.
 
     `per_step` says that it steps once with each optimizer step, so that optax can count for it.
     """
@@ -111,7 +108,7 @@ def _read(plan: Plan, optimizers: Optimizers, steps: Sequence[Step], call: ast.C
 
 
 def _uses(plan: Plan, target: ast.Name, driven: ast.Name) -> tuple[tuple[ast.Expr, ...], tuple[ast.expr, ...]]:
-    """The statements `scheduler.step()` and the reads of the rate. Raises NotPlain for any other use of the scheduler."""
+    """The statements `scheduler.step()` and the reads of the rate. Raises NotPlain for any other use."""
     unit = plan.unit
     scope = unit.scope(target)
     stepping: list[ast.Expr] = []
@@ -175,7 +172,7 @@ def _per_step(
     steps: Sequence[Step],
     stmt: ast.Assign,
 ) -> bool:
-    """Whether each step of the optimizer is followed by one of the scheduler in the same block, and nothing asks for the rate."""
+    """Whether a scheduler step follows each optimizer step in the same block, and nothing asks for the rate."""
     parents = plan.unit.tree.parents
     mine = [s for s in steps if s.made is made]
     if reads or not mine or len(mine) != len(stepping):
@@ -209,110 +206,3 @@ def _bare_line(plan: Plan, stmt: ast.stmt) -> bool:
         and plan.alone_to_end(stmt)
         and not plan.unit.tree.comments_in(plan.unit.tree.start(stmt), plan.unit.tree.end(stmt))
     )
-
-
-# -- writing ------------------------------------------------------------------------------------------------------------
-
-
-def schedule_text(schedule: Schedule) -> Callable[[Writer], str]:
-    """The optax schedule, a function of the number of scheduler steps so far."""
-    made, found = schedule.made, schedule.found
-
-    def build(writer: Writer) -> str:
-        lr = made.lr if isinstance(made.lr, str) else writer.at_level(made.lr, 12)
-        return optax_text(found, lr)(writer)
-
-    return build
-
-
-def injected(made: OptimizerCall) -> Callable[[Writer], str]:
-    """The transformation with its learning rate in the state, where it can be set."""
-
-    def build(writer: Writer) -> str:
-        assert made.found is not None
-        rate = made.lr if isinstance(made.lr, str) else writer.at_level(made.lr, 1)
-        text = optax_text(made.found, "learning_rate")(writer)
-        bare = text.removesuffix("(learning_rate)")
-        inner = bare if bare.replace(".", "").isidentifier() else f"lambda learning_rate: {text}"
-        return f"optax.inject_hyperparams({inner})(learning_rate={rate})"
-
-    return build
-
-
-def plan_schedule(plan: Plan, schedule: Schedule, explicit: tuple[str, str] | None) -> None:
-    """Write the schedule's statements; its optimizer is written by the caller."""
-    plan.taken |= {schedule.call, schedule.call.func}
-    note = schedule.found.notes[0] if schedule.found.notes else None
-    plan.found(
-        note.code if note else "JM001",
-        schedule.call,
-        schedule.dotted,
-        f"an optax schedule{': ' + note.text if note else ''}",
-    )
-    for stmt in schedule.steps:
-        plan.taken |= {stmt.value, stmt.value.func}  # type: ignore[attr-defined]
-        how = "optax counts the steps" if schedule.per_step else "the rate is set in the optimizer's state"
-        plan.found("JM002", stmt, f"{HEAD}LRScheduler.step", how)
-    if schedule.per_step:
-        for stmt in schedule.steps:
-            plan.lines[stmt] = lambda _: []
-        return
-    text = schedule_text(schedule)
-    counter = _counter(plan, schedule)
-    first = [f"{counter[0]} = 0"] if counter[1] else []
-    start = [] if schedule.dotted.removeprefix(HEAD) in STARTS_AT_LR else [_set_rate(schedule, explicit, "0")]
-    plan.lines[schedule.stmt] = lambda writer: [f"{schedule.name} = {text(writer)}", *first, *start]
-    for stmt in schedule.steps:
-        lines = [*([f"{counter[0]} += 1"] if counter[1] else []), _set_rate(schedule, explicit, counter[0])]
-        plan.lines[stmt] = lambda _, lines=lines: lines  # type: ignore[misc]
-    for read in schedule.reads:
-        plan.taken |= set(ast.walk(read))
-        plan.whole[read] = Whole(lambda _: f"{_rate(schedule, explicit)}.item()", 15)
-        plan.found(
-            "JM101", read, f"{HEAD}LRScheduler.get_last_lr", "the rate as the optimizer's state holds it, in float32"
-        )
-
-
-def _rate(schedule: Schedule, explicit: tuple[str, str] | None) -> str:
-    state = explicit[1] if explicit else f"{schedule.made.target}.opt_state"
-    return f'{state}.hyperparams["learning_rate"]'
-
-
-def _set_rate(schedule: Schedule, explicit: tuple[str, str] | None, count: str) -> str:
-    if explicit:
-        return f"{_rate(schedule, explicit)} = jnp.asarray({schedule.name}({count}), jnp.float32)"
-    return f"{_rate(schedule, explicit)}[...] = {schedule.name}({count})"
-
-
-def _counter(plan: Plan, schedule: Schedule) -> tuple[str, bool]:
-    """The number of scheduler steps after one at its place: from the loop's variable, else a variable of its own (True)."""
-    own = f"{schedule.name}_steps", True
-    if len(schedule.steps) != 1:
-        return own
-    parents = plan.unit.tree.parents
-    stmt = schedule.steps[0]
-    loop = parents[stmt]
-    if not isinstance(loop, ast.For) or stmt not in loop.body or not isinstance(loop.target, ast.Name):
-        return own
-    bounds = (
-        loop.iter.args
-        if isinstance(loop.iter, ast.Call) and plan.unit.resolve(loop.iter.func) == "builtins.range"
-        else []
-    )
-    before = loop.body[: loop.body.index(stmt)]
-    inside = any(isinstance(u, (ast.For, ast.While)) for u in plan.unit.tree.ancestors(loop))
-    skipped = (
-        any(isinstance(n, ast.Continue) for s in before for n in ast.walk(s))
-        or loop.target.id in uses(loop.body).writes
-    )
-    if len(bounds) not in (1, 2) or inside or skipped or schedule.stmt in set(ast.walk(loop)):
-        return own
-    start = bounds[0] if len(bounds) == 2 else None
-    if start is None or (isinstance(start, ast.Constant) and start.value == 0):
-        return f"{loop.target.id} + 1", False
-    if isinstance(start, ast.Constant) and start.value == 1:
-        return loop.target.id, False
-    return own
-
-
-__all__ = ["Schedule", "find_schedules", "injected", "plan_schedule", "schedule_text"]

@@ -145,7 +145,7 @@ def _zero_grads(
 
 
 def _first_gradient(unit: Unit, call: ast.Call, made: OptimizerCall | None, function: ast.AST) -> bool:
-    """Whether this is the one backward pass after the optimizer was made, not in a loop: there is nothing to set to zero."""
+    """Whether this is the one backward pass of a new model, not in a loop: there is nothing to set to zero."""
     if made is None or function_of(unit, made.call) is not function or not _built_here(unit, made, function):
         return False
     if any(isinstance(u, (ast.For, ast.While, ast.AsyncFor)) for u in unit.tree.ancestors(call)):
@@ -154,7 +154,7 @@ def _first_gradient(unit: Unit, call: ast.Call, made: OptimizerCall | None, func
 
 
 def _built_here(unit: Unit, made: OptimizerCall, function: ast.AST) -> bool:
-    """Whether the model (or the leaf tensors) are local to the function, so that no earlier gradient can be left in them."""
+    """Whether the model (or the leaf tensors) are made in the function: no earlier gradient can be left in them."""
     if made.arrays:
         return True
     scope = unit.scopes.of.get(function)
