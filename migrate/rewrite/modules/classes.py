@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 
 from ...read.facts import ClassFacts, FunctionFacts
-from ..plan import Plan
+from ...rulebook.precedence import NOT
+from ..plan import Plan, Whole
 from ..signature_edit import add_keyword_parameter
 
 BASES = {"torch.nn.Module": "nnx.Module", "torch.nn.ModuleList": "nnx.List", "torch.nn.ParameterList": "nnx.List"}
@@ -29,6 +30,19 @@ def plan_classes(plan: Plan) -> None:
         if facts in plan.needs.classes and facts.is_module:
             _constructor(plan, node, facts)
     _forward_calls(plan)
+    _flags_elsewhere(plan)
+
+
+def _flags_elsewhere(plan: Plan) -> None:
+    """`m.training` outside the class that reads its own flag: NNX modules have none unless they use it."""
+    for node in plan.unit.tree.parents:
+        if not isinstance(node, ast.Attribute) or node.attr != "training" or node in plan.taken:
+            continue
+        kind = plan.unit.kind(node.value)
+        if kind.tag == "Module" and kind.name != "plain":
+            plan.taken.add(node)
+            plan.found("JM203", node, "torch.nn.Module.training", "NNX modules have no training flag of their own",
+                       advice="Ask the layer that switches: `not m.deterministic`.")  # fmt: skip
 
 
 def _header(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> ast.AST:
@@ -182,7 +196,6 @@ def _is_docstring(stmt: ast.stmt) -> bool:
 
 def _training_flag(plan: Plan, facts: ClassFacts) -> None:
     """`self.training` becomes `not self.deterministic`, an attribute that NNX's own train() and eval() flip."""
-    tree = plan.unit.tree
     uses = [
         n
         for n in ast.walk(facts.node)
@@ -196,9 +209,6 @@ def _training_flag(plan: Plan, facts: ClassFacts) -> None:
             plan.found("JM203", use, "torch.nn.Module.training", "the training flag is set by hand", advice="Call train() or eval().")
             plan.taken.add(use)
             continue
-        from ...rulebook.precedence import NOT
-        from ..plan import Whole
-
         plan.whole[use] = Whole(lambda w, u=use: f"not {w.at_level(u.value, 15)}.deterministic", NOT, (use.value,))  # type: ignore[misc]
         plan.taken.add(use)
         plan.found("JM001", use, "torch.nn.Module.training", "training -> not deterministic")
@@ -208,7 +218,6 @@ def _training_flag(plan: Plan, facts: ClassFacts) -> None:
             _first_lines(plan, init, ["self.deterministic = False"])
         else:
             _class_lines(plan, facts.node, ["deterministic = False", ""])
-    _ = tree
 
 
 def _uses_training(facts: ClassFacts) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from ...rulebook.precedence import level_of
+from ...rulebook.precedence import ATOM, NONE, level_of
 from ..devices import device_text
 from ..plan import Build, Plan, Whole
 from ..writer import Writer
@@ -49,8 +49,7 @@ def plan_chain(plan: Plan, node: ast.Call) -> None:
     elif all(link.name in PLACES for link in links):
         _dropped(plan, node, base, links)
     else:
-        for link in links:
-            refuse(plan, link.call, "JM203", MODULE + link.name, "NNX's train() and eval() return nothing")
+        _as_value(plan, node, base, links)
 
 
 def _links(plan: Plan, node: ast.Call) -> tuple[list[Link], ast.expr]:
@@ -77,6 +76,24 @@ def _problem(plan: Plan, links: list[Link], base: ast.expr) -> str:
     return (
         f"`.{unclear.name}({ast.unparse(unclear.call).rpartition('(')[2]}`: nothing shows a device" if unclear else ""
     )
+
+
+def _as_value(plan: Plan, node: ast.Call, base: ast.expr, links: list[Link]) -> None:
+    """`m.eval()(x)` inside a larger expression: the library's functions switch and give the module back."""
+    kept = [link for link in links if link.name in SWITCHES]
+    for link in kept:
+        plan.layers.add(f"{link.name}_mode")
+
+    def build(writer: Writer) -> str:
+        text = writer.at_level(base, ATOM if not kept else NONE)
+        for link in kept:
+            mode = "".join(f", {writer.at_level(a, NONE)}" for a in [*link.call.args, *(k.value for k in link.call.keywords)])
+            text = f"{plan.spelling(f'{link.name}_mode')}({text}{mode})"
+        return text
+
+    plan.whole[node] = Whole(build, ATOM, (base,))
+    for link in links:
+        _note(plan, link, f"{link.name}_mode(…)" if link in kept else _what(link))
 
 
 def _target(plan: Plan, stmt: ast.AST, node: ast.Call) -> str:
