@@ -84,14 +84,16 @@ class Aliases:
 
     def reached(self, stmt: ast.stmt, expr: ast.expr) -> Sites:
         """The memory that `expr` may reach in front of `stmt`."""
-        flow = self.flow(stmt)
-        return flow.sites(expr, dict(flow.before.get(stmt, {CALLER: NONE, KEPT: NONE})))
+        return self.flow(stmt).sites(expr, self._before(stmt))
+
+    def _before(self, stmt: ast.stmt) -> Env:
+        """A copy of the environment in front of a statement; that of code which is never reached is empty."""
+        return dict(self.flow(stmt).before.get(stmt, {CALLER: NONE, KEPT: NONE}))
 
     def is_temporary(self, stmt: ast.stmt, expr: ast.expr) -> bool:
         """Whether nothing but `expr` itself reaches its memory."""
-        sites = self.reached(stmt, expr)
-        flow = self.flow(stmt)
-        env = flow.before.get(stmt, {})
+        env = self._before(stmt)
+        sites = self.flow(stmt).sites(expr, env)
         return all(s.startswith("new") for s in sites) and not any(sites & held for held in env.values())
 
     def holders(
@@ -102,26 +104,34 @@ class Aliases:
         With `itself`, `base` too counts when it is read after the statement.
         """
         flow = self.flow(stmt)
-        env = dict(flow.before.get(stmt, {CALLER: NONE, KEPT: NONE}))
+        env = self._before(stmt)
         written = flow.sites(base, env)
         key = ast.unparse(base)
         variable = self.modules.is_variable(base)
+        itself_held: Sites = NONE
         if variable:  # who holds the Variable itself sees its new value; who holds a view of it does not
+            itself_held = written
             written = flow.views(written)
             if "heap" in written:  # any Variable, so a view of any
                 written |= {s for held in env.values() for s in held if s.startswith("view var ")}
         live = flow.live.after.get(stmt, frozenset()) - _rebound(stmt)
         names = [h for h in env if (h != key or itself) and self._sees(h, env, written, live)]
+        names += [h for h in env if h != key and h in live and env[h] & itself_held and self._is_array(h, stmt)]
         if variable:  # a module that holds the Variable sees its new value
             names = [h for h in names if not self._is_module(h, flow.owner)]
         found = [self._name(h, base, stmt) for h in names if h not in _rebound(stmt)]
         if variable:
-            found += self._handed_out(base, stmt)
+            found += self._handed_out(written, stmt)
         else:
             found += self._outside(written, env, key)
         if isinstance(base, ast.Attribute) and not variable:
             found += self._shared_attribute(base, stmt)
         return found
+
+    def _is_array(self, name: str, stmt: ast.stmt) -> bool:
+        """Whether a name that is bound to a Variable takes its array (some binding of it is a plain tensor)."""
+        nodes = (n for n in ast.walk(self.flow(stmt).owner) if isinstance(n, ast.Name) and n.id == name)
+        return any(isinstance(n.ctx, ast.Store) and not self.modules.is_variable(n) for n in nodes)
 
     def _sees(self, holder: str, env: Env, written: Sites, live: frozenset[str]) -> bool:
         if holder in (CALLER, KEPT) or not env[holder] & written:
@@ -176,23 +186,23 @@ class Aliases:
     def same_object(self, stmt: ast.stmt, base: ast.Attribute) -> list[Holder]:
         """Names, read later, that hold the Variable `base` itself: they must not see a value that torch binds anew."""
         flow = self.flow(stmt)
-        env = dict(flow.before.get(stmt, {CALLER: NONE, KEPT: NONE}))
+        env = self._before(stmt)
         held = frozenset(s for s in flow.sites(base, env) if s.startswith("var "))
         live = flow.live.after.get(stmt, frozenset())
         return [self._name(h, base, stmt) for h in env if h != ast.unparse(base) and h in live and env[h] & held]
 
-    def _handed_out(self, base: ast.expr, stmt: ast.stmt) -> list[Holder]:
+    def _handed_out(self, written: Sites, stmt: ast.stmt) -> list[Holder]:
         """Whether a method returns a view of the Variable, which its caller may hold when a later call writes to it."""
-        facts = self.unit.kind(base.value).facts if isinstance(base, ast.Attribute) else None
         method = self.unit.tree.function(stmt)
-        if not isinstance(facts, ClassFacts) or method is None or SETUP.match(method.name):
+        facts = self.unit.functions.get(method) if method is not None else None
+        if facts is None or facts.owner is None or SETUP.match(facts.name):
             return []
-        for other in (m for c in facts.lineage() if c.unit is self.unit for m in c.methods.values()):
+        for other in (m for c in facts.owner.lineage() if c.unit is self.unit for m in c.methods.values()):
             flow = self._flow(other.node)
-            key = f"{flow.params[0] if flow.params else ''}.{base.attr}"  # type: ignore[attr-defined]
             given = flow.returned | (flow.views(flow.returned) if other.name in ("forward", "__call__") else NONE)
-            if f"view var {key}" in given:
-                return [Holder(f"{other.name}() hands out `{key}`")]
+            for site in sorted(given & written):
+                if site.startswith("view var "):
+                    return [Holder(f"{other.name}() hands out `{site.removeprefix('view var ')}`")]
         return []
 
     def _shared_attribute(self, base: ast.Attribute, stmt: ast.stmt) -> list[Holder]:

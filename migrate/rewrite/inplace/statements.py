@@ -285,6 +285,8 @@ def _data(context: Context, stmt: ast.Assign, target: ast.Attribute) -> None:
         context.refuse(stmt, "torch.Tensor.data", f"`{ast.unparse(target)}` is given new memory")
         return
     problem = context.text(context.aliases.holders(stmt, target.value))
+    if not problem and not context.aliases.is_temporary(stmt, stmt.value):
+        problem = f"`{ast.unparse(target.value)}` would share memory with `{ast.unparse(stmt.value)[:60]}`"
     if problem:
         context.refuse(stmt, "torch.Tensor.data", problem)
         return
@@ -319,7 +321,9 @@ def _many(context: Context, stmt: ast.Assign, targets: list[ast.expr], writes: l
     late = [v for v in values or () if _reads_late(context, v)]
     early = [v for v in values or (stmt.value,) if v not in late]
     bound = [v for t, v in zip(targets, values or (), strict=False) if t not in places]
-    if any(_shares(context, stmt, v, places) for v in [*early, *bound]):
+    written = {ast.unparse(p.base) for p in places.values()}
+    aliased = [v for v in late if ast.unparse(find_place(v, context.unit).base) not in written]
+    if any(_shares(context, stmt, v, places) for v in [*early, *bound, *aliased]):
         context.refuse(stmt, SET, "a value shares memory with what is written", advice="Clone the values first.")
         return
     for place in places.values():
