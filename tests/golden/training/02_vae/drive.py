@@ -2,7 +2,7 @@ def build():
     return VAE()
 
 
-def drive(model, *batches):
+def drive(model: VAE, *batches):
     optimizer = optim.Adam(model.parameters(), lr=1e-3)
     losses = []
     for epoch in range(2):
