@@ -9,6 +9,12 @@ import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, TypeVar
+
+from .fstrings import hidden, repair_fstrings
+from .lines import line_starts
+
+N = TypeVar("N", bound=ast.AST)
 
 
 @dataclass(frozen=True)
@@ -24,25 +30,43 @@ class Source:
 class Tree:
     """The parsed text of one file.
 
-    Raises SyntaxError when the text is not Python for the running interpreter. Offsets are character indices into `text`.
+    `nodes` are all nodes in the order of the text, a node before its parts; contexts and operators, which have no place
+    of their own, are left out. `parents` has them in the same order. Raises SyntaxError when the text is not Python for
+    the running interpreter. Offsets are character indices into `text`. `placed` is False when nobody will ask for
+    positions inside f-strings.
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, placed: bool = True) -> None:
         self.text = text
         self.root = ast.parse(text)
-        self.line_starts = _line_starts(text)
-        self.parents: dict[ast.AST, ast.AST] = {}
-        self._link(self.root)
-        if any(isinstance(n, ast.JoinedStr) for n in self.parents):
-            self._repair_fstrings()
+        self.line_starts = line_starts(text)
+        self._number()
+        if placed and self.all(ast.JoinedStr):
+            repair_fstrings(self)
+            self._number()
 
-    def _link(self, root: ast.AST) -> None:
-        todo = [root]
-        while todo:
-            node = todo.pop()
-            for child in ast.iter_child_nodes(node):
-                self.parents[child] = node
-                todo.append(child)
+    def _number(self) -> None:
+        self.nodes, self.parents, self._stops = _linked(self.root)
+        self._index = {node: at for at, node in enumerate(self.nodes)}
+        self._by_type: dict[type, list[Any]] = {}
+        for node in self.nodes:
+            self._by_type.setdefault(type(node), []).append(node)
+
+    def walk(self, node: ast.AST) -> list[ast.AST]:
+        """`node` and all nodes below it, in the order of the text."""
+        at = self._index[node]
+        return self.nodes[at : self._stops[at]]
+
+    def all(self, *types: type[N]) -> list[N]:
+        """The nodes of exactly these types, in the order of the text."""
+        if len(types) == 1:
+            return self._by_type.get(types[0], [])
+        found = [node for kind in types for node in self._by_type.get(kind, ())]
+        return sorted(found, key=self._index.__getitem__)
+
+    def rank(self, node: ast.AST) -> int:
+        """The place of a node among `nodes`."""
+        return self._index[node]
 
     def offset(self, line: int, column: int) -> int:
         """The character index of a line (from 1) and a column in UTF-8 bytes, which is how `ast` counts."""
@@ -133,131 +157,52 @@ class Tree:
         last = bisect.bisect_left(self.comments, (end, 0))
         return self.comments[first:last]
 
-    def _repair_fstrings(self) -> None:
-        """Give expressions inside f-strings their true positions: before Python 3.12 `ast` counts them wrongly."""
-        for node in [n for n in self.parents if isinstance(n, ast.JoinedStr)]:
-            if any(isinstance(up, ast.JoinedStr) for up in self.ancestors(node)):
-                continue
-            values = [v for v in node.values if isinstance(v, ast.FormattedValue)]
-            spans = _replacement_fields(self.text, self.start(node), self.end(node))
-            if len(spans) != len(values):
-                self._hide(values)
-                continue
-            for value, (start, end) in zip(values, spans, strict=True):
-                self._reparse(value, start, end)
 
-    def _reparse(self, value: ast.FormattedValue, start: int, end: int) -> None:
-        value._start, value._end = start, end  # type: ignore[attr-defined]
-        try:
-            fresh = ast.parse(f"({self.text[start:end]})", mode="eval").body
-        except SyntaxError:
-            self._hide([value])
-            return
-        if ast.dump(fresh) != ast.dump(value.value):
-            self._hide([value])
-            return
-        inner = _line_starts(f"({self.text[start:end]})")
-        for sub in ast.walk(fresh):
-            if hasattr(sub, "lineno"):
-                sub._start = start - 1 + inner[sub.lineno - 1] + sub.col_offset  # type: ignore[attr-defined]
-                sub._end = start - 1 + inner[sub.end_lineno - 1] + sub.end_col_offset  # type: ignore[attr-defined]
-        for old in ast.walk(value.value):
-            self.parents.pop(old, None)
-        value.value = fresh
-        self.parents[fresh] = value
-        self._link(fresh)
-        if value.format_spec is not None:
-            self._hide([value.format_spec])
-
-    def _hide(self, nodes: list[ast.FormattedValue] | list[ast.expr]) -> None:
-        """Mark expressions whose place in the text is not known: they can be read but not rewritten."""
-        for node in nodes:
-            for sub in ast.walk(node):
-                sub._hidden = True  # type: ignore[attr-defined]
+SHARED = (ast.expr_context, ast.operator, ast.boolop, ast.unaryop, ast.cmpop)  # one object stands in many places
 
 
-def hidden(node: ast.AST) -> bool:
-    return "_hidden" in node.__dict__
-
-
-def _line_starts(text: str) -> list[int]:
-    """Offsets at which lines start, by the line ends that Python's tokenizer knows (not form feeds or U+2028)."""
-    starts, at = [0], 0
-    while True:
-        newline, carriage = text.find("\n", at), text.find("\r", at)
-        if newline < 0 and carriage < 0:
-            return starts
-        if carriage >= 0 and (newline < 0 or carriage < newline):
-            at = carriage + (2 if carriage + 1 == newline else 1)
-        else:
-            at = newline + 1
-        starts.append(at)
-
-
-def _replacement_fields(text: str, start: int, end: int) -> list[tuple[int, int]]:
-    """Spans of the expressions in the f-string(s) in text[start:end], outermost ones only."""
-    spans: list[tuple[int, int]] = []
-    try:
-        tokens = list(tokenize.generate_tokens(io.StringIO(f"({text[start:end]})").readline))
-    except (tokenize.TokenError, IndentationError):
-        return []
-    if any(tokenize.tok_name[t.type].startswith("FSTRING") for t in tokens):
-        return []  # Python 3.12: positions from `ast` are right, nothing to repair
-    starts = _line_starts(text[start:end])
-    for token in tokens:
-        if token.type != tokenize.STRING:
+def _linked(root: ast.AST) -> tuple[list[ast.AST], dict[ast.AST, ast.AST], list[int]]:
+    """All nodes in the order of the text, their parents, and for each the index at which its subtree ends."""
+    nodes: list[ast.AST] = []
+    parents: dict[ast.AST, ast.AST] = {}
+    stops: list[int] = []
+    todo: list[tuple[ast.AST, ast.AST | None] | int] = [(root, None)]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, int):
+            stops[item] = len(nodes)
             continue
-        prefix = token.string[: len(token.string) - len(token.string.lstrip("rRbBfFuU"))]
-        if "f" not in prefix.lower():
-            continue
-        row, column = token.start
-        at = start + starts[row - 1] + column - (1 if row == 1 else 0)
-        quote = 3 if token.string[len(prefix) : len(prefix) + 3] in ('"""', "'''") else 1
-        spans += _fields(text, at + len(prefix) + quote, at + len(token.string) - quote)
-    return spans
+        node, up = item
+        if up is not None:
+            parents[node] = up
+        todo.append(len(nodes))
+        nodes.append(node)
+        stops.append(0)
+        below = _below(node)
+        if below:
+            todo += [(child, node) for child in reversed(below)]
+    return nodes, parents, stops
 
 
-def _fields(text: str, at: int, end: int) -> list[tuple[int, int]]:
-    spans = []
-    while at < end:
-        if text[at : at + 2] in ("{{", "}}"):
-            at += 2
-        elif text[at] == "{":
-            stop = _expression_end(text, at + 1, end)
-            spans.append((at + 1, stop))
-            at = _field_end(text, stop, end)
-        else:
-            at += 1
-    return spans
+def _below(node: ast.AST) -> list[ast.AST]:
+    found: list[ast.AST] = []
+    held = node.__dict__
+    for name in _FIRST.get(type(node), node._fields):
+        value = held.get(name)
+        if type(value) is list:
+            found += [v for v in value if isinstance(v, ast.AST) and not isinstance(v, SHARED)]
+        elif isinstance(value, ast.AST) and not isinstance(value, SHARED):
+            found.append(value)
+    return found
 
 
-def _expression_end(text: str, at: int, end: int) -> int:
-    """Where the expression of a replacement field ends: at `}`, `:`, `=` or `!r` on the outer level."""
-    depth, quote = 0, ""
-    while at < end:
-        c = text[at]
-        if quote:
-            quote = "" if c == quote else quote
-        elif c in "'\"":
-            quote = c
-        elif c in "([{":
-            depth += 1
-        elif c in ")]}" and depth:
-            depth -= 1
-        elif not depth:
-            if c in "}:":
-                return at
-            if c == "!" and text[at + 1] != "=":
-                return at
-            if c == "=" and text[at + 1] not in "=" and text[at - 1] not in "=!<>":
-                return at
-        at += 1
-    return at
+# Fields in the order of the text, where it is not the order that `ast` has.
+_FIRST: dict[type, tuple[str, ...]] = {
+    ast.FunctionDef: ("decorator_list", "type_params", "args", "returns", "body"),
+    ast.AsyncFunctionDef: ("decorator_list", "type_params", "args", "returns", "body"),
+    ast.ClassDef: ("decorator_list", "type_params", "bases", "keywords", "body"),
+    ast.IfExp: ("body", "test", "orelse"),
+}
 
 
-def _field_end(text: str, at: int, end: int) -> int:
-    depth = 1
-    while at < end and depth:
-        depth += {"{": 1, "}": -1}.get(text[at], 0)
-        at += 1
-    return at
+__all__ = ["Source", "Tree", "hidden"]
