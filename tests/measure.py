@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import os
 import sys
 import tomllib
 import zipfile
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-JAXMIGRATE = Path(sys.executable).parent / "jaxmigrate"
+JAXMIGRATE = Path(os.environ.get("JAXMIGRATE") or Path(sys.executable).parent / "jaxmigrate")
 PUBLIC = ROOT / "corpus" / "public.toml"
 DOWNLOADS = ROOT / ".cache" / "public"
 VERDICTS = ("equal", "reported", "crash", "WRONG")
