@@ -36,7 +36,7 @@ def plan_training(plan: Plan) -> None:
     plan_modes(plan, steps)
     plan_methods(plan)
     _leave(plan, failed)
-    _other_calls(plan, steps, failed)
+    _other_uses(plan, steps, failed)
 
 
 def _steps(plan: Plan, optimizers: Optimizers) -> tuple[list[Step], dict[ast.Call, str]]:
@@ -50,7 +50,8 @@ def _steps(plan: Plan, optimizers: Optimizers) -> tuple[list[Step], dict[ast.Cal
             try:
                 plan_gradient(plan, call)
             except NotPlain as other:
-                failed[call] = str(problem if "no optimizer.step()" in str(other) else other)
+                bare = "no optimizer.step()" in str(problem) and "no optimizer.step()" not in str(other)
+                failed[call] = str(other if bare else problem)
     schedules: list[Schedule] = []
     kept = []
     for step in steps:
@@ -177,20 +178,32 @@ def _leave(plan: Plan, failed: dict[ast.Call, str]) -> None:
         )  # fmt: skip
 
 
-def _other_calls(plan: Plan, steps: list[Step], failed: dict[ast.Call, str]) -> None:
-    """A zero_grad or step away from a plain step: gone with its optimizer's steps, or left with them."""
+def _other_uses(plan: Plan, steps: list[Step], failed: dict[ast.Call, str]) -> None:
+    """What else is done with an optimizer: a zero_grad goes with its optimizer's steps, the rest is left."""
     unit = plan.unit
     for node in unit.tree.parents:
-        if not isinstance(node, ast.Call) or node in plan.taken or not isinstance(node.func, ast.Attribute):
+        if not isinstance(node, ast.Attribute) or node in plan.taken or not is_optimizer(unit, node.value):
             continue
-        if node.func.attr not in ("zero_grad", "step") or not is_optimizer(unit, node.func.value):
-            continue
-        plan.taken |= {node, node.func}
-        stmt = unit.tree.parents[node]
-        same = [s for s in steps if ast.unparse(s.optimizer) == ast.unparse(node.func.value)]
-        name = f"torch.optim.Optimizer.{node.func.attr}"
-        if node.func.attr == "zero_grad" and isinstance(stmt, ast.Expr) and same and not failed:
-            plan.lines[stmt] = lambda _: []
-            plan.found("JM002", node, name, "gradients are values: nothing to set to zero")
-        else:
-            plan.found("JM208", node, name, "not part of a training step that is converted")
+        call = unit.tree.parents[node]
+        if node.attr in ("param_groups", "state", "defaults"):
+            plan.taken.add(node)
+            plan.found(
+                "JM208", node, f"torch.optim.Optimizer.{node.attr}", f"the optimizer's {node.attr} has no counterpart",
+                advice="Set rates with optax.inject_hyperparams; optax keeps its state in a pytree.",
+            )  # fmt: skip
+        elif node.attr in ("zero_grad", "step") and isinstance(call, ast.Call) and call not in plan.taken:
+            _other_call(plan, call, node, steps, failed)
+
+
+def _other_call(
+    plan: Plan, node: ast.Call, func: ast.Attribute, steps: list[Step], failed: dict[ast.Call, str]
+) -> None:
+    plan.taken |= {node, func}
+    stmt = plan.unit.tree.parents[node]
+    same = [s for s in steps if ast.unparse(s.optimizer) == ast.unparse(func.value)]
+    name = f"torch.optim.Optimizer.{func.attr}"
+    if func.attr == "zero_grad" and isinstance(stmt, ast.Expr) and same and not failed:
+        plan.lines[stmt] = lambda _: []
+        plan.found("JM002", node, name, "gradients are values: nothing to set to zero")
+    else:
+        plan.found("JM208", node, name, "not part of a training step that is converted")

@@ -87,7 +87,9 @@ def _as_value(plan: Plan, node: ast.Call, base: ast.expr, links: list[Link]) -> 
     def build(writer: Writer) -> str:
         text = writer.at_level(base, ATOM if not kept else NONE)
         for link in kept:
-            mode = "".join(f", {writer.at_level(a, NONE)}" for a in [*link.call.args, *(k.value for k in link.call.keywords)])
+            mode = "".join(
+                f", {writer.at_level(a, NONE)}" for a in [*link.call.args, *(k.value for k in link.call.keywords)]
+            )
             text = f"{plan.spelling(f'{link.name}_mode')}({text}{mode})"
         return text
 
