@@ -40,12 +40,13 @@ def fix_imports(text: str, layers: Iterable[str], layer_module: str = "nnx_layer
     tree = Tree(text)
     scopes = Scopes(tree.root)
     used = _used_names(tree)
-    wanted = _wanted(tree, scopes, set(layers), layer_module)
+    direct = {n for n in layers if n in used and _only_torch_binds(n, scopes)}
+    wanted = _wanted(tree, scopes, direct, layer_module)
     edits: list[tuple[int, int, str]] = []
     left: list[str] = []
     anchor: int | None = None
     for stmt in [n for n in tree.parents if isinstance(n, (ast.Import, ast.ImportFrom))]:
-        keep, gone = _split(stmt, used, scopes)
+        keep, gone = _split(stmt, used - direct)
         if not gone:
             left += [n for n in _torch_targets(stmt)]
             continue
@@ -81,13 +82,18 @@ def _in_annotation(tree: Tree, node: ast.AST) -> bool:
     return False
 
 
-def _wanted(tree: Tree, scopes: Scopes, layers: set[str], layer_module: str) -> list[str]:
+def _only_torch_binds(name: str, scopes: Scopes) -> bool:
+    """Whether a library name is free in this file, or only bound by the torch import that it takes the place of."""
+    bindings = [b for s in scopes.of.values() for b in s.bindings.get(name, [])]
+    return all(b.target.startswith(tuple(f"{t}." for t in TORCH)) for b in bindings)
+
+
+def _wanted(tree: Tree, scopes: Scopes, direct: set[str], layer_module: str) -> list[str]:
     bound = {n for s in scopes.of.values() for n in s.bindings}
     free = {n.id for n in tree.parents if isinstance(n, ast.Name) and scopes.scope_of(n, tree.parents).lookup(n.id) is None}
     lines = [KNOWN[n] for n in ORDER if n in free and n not in bound]
-    direct = sorted((n for n in layers if n in free and n not in bound), key=lambda n: (not n[0].isupper(), n))
     if direct:
-        lines.append(f"from {layer_module} import {', '.join(direct)}")
+        lines.append(f"from {layer_module} import {', '.join(sorted(direct, key=lambda n: (not n[0].isupper(), n)))}")
     if any(isinstance(n, ast.Name) and n.id == "nnx_layers" for n in tree.parents) and "nnx_layers" not in bound:
         lines.append("import nnx_layers" if layer_module == "nnx_layers" else f"from {layer_module.rpartition('.')[0] or '.'} import nnx_layers")
     return [w for line in lines for w in _wrap(line)]
@@ -116,9 +122,7 @@ def _torch_targets(stmt: ast.Import | ast.ImportFrom) -> list[str]:
     return [f"{module}{a.name}" for a in stmt.names if _leads_to_torch(stmt, a)]
 
 
-def _split(
-    stmt: ast.Import | ast.ImportFrom, used: set[str], scopes: Scopes
-) -> tuple[list[ast.alias], list[ast.alias]]:
+def _split(stmt: ast.Import | ast.ImportFrom, used: set[str]) -> tuple[list[ast.alias], list[ast.alias]]:
     """The aliases to keep and those that go: imports from torch whose name nothing reads any more."""
     keep, gone = [], []
     for alias in stmt.names:
