@@ -119,7 +119,7 @@ def _replacement(plan: Plan, found: Match, node: ast.Call) -> Whole | Refusal:
     result = whole(found, plan.unit, lambda: plan.keyed.get(node) or "key")
     if isinstance(result, Refusal):
         return result
-    respelled = _respell(plan, found, result)
+    respelled = _respell(plan, found, node, result)
     return keep_layout(plan, found, node, respelled)
 
 
@@ -130,7 +130,7 @@ def _free_names(found: Match) -> frozenset[str]:
     return frozenset(n for o in found.row.options for n in o.template.free_names)
 
 
-def _respell(plan: Plan, found: Match, result: Whole) -> Whole:
+def _respell(plan: Plan, found: Match, node: ast.Call, result: Whole) -> Whole:
     """Library functions keep clear of the file's own names (`nnx_layers.pad` beside a local `pad`)."""
     clash = [n for n in _free_names(found) if n in plan.catalogue and n in plan.own_names]
     if not clash:
@@ -141,7 +141,7 @@ def _respell(plan: Plan, found: Match, result: Whole) -> Whole:
     pieces = tuple(pattern.sub(r"nnx_layers.\1", p) if isinstance(p, str) else p for p in found.form.pieces)
     from dataclasses import replace
 
-    again = whole(replace(found, form=replace(found.form, pieces=pieces)), plan.unit, None)
+    again = whole(replace(found, form=replace(found.form, pieces=pieces)), plan.unit, lambda: plan.keyed.get(node) or "key")
     return again if isinstance(again, Whole) else result
 
 

@@ -84,12 +84,12 @@ def _in_annotation(tree: Tree, node: ast.AST) -> bool:
 
 def _only_torch_binds(name: str, scopes: Scopes) -> bool:
     """Whether a library name is free in this file, or only bound by the torch import that it takes the place of."""
-    bindings = [b for s in scopes.of.values() for b in s.bindings.get(name, [])]
+    bindings = [b for s in scopes.of.values() if s.kind != "class" for b in s.bindings.get(name, [])]
     return all(b.target.startswith(tuple(f"{t}." for t in TORCH)) for b in bindings)
 
 
 def _wanted(tree: Tree, scopes: Scopes, direct: set[str], layer_module: str) -> list[str]:
-    bound = {n for s in scopes.of.values() for n in s.bindings}
+    bound = {n for s in scopes.of.values() if s.kind != "class" for n in s.bindings}
     free = {n.id for n in tree.parents if isinstance(n, ast.Name) and scopes.scope_of(n, tree.parents).lookup(n.id) is None}
     lines = [KNOWN[n] for n in ORDER if n in free and n not in bound]
     if direct:

@@ -85,7 +85,7 @@ def choose(row: Row, signature: Signature, arguments: Arguments, unit: Unit) -> 
         if not {n.lstrip("*") for n in template.required} <= available | arguments.given | inserted:
             continue
         form = template.form(frozenset(n for n in template.names if n.lstrip("*") in available))
-        if _doubled(form, arguments):
+        if _doubled(form, arguments, unit):
             doubled = True
             continue
         notes = tuple(n for n in row.notes if not n.when or holds(n.when, ask))
@@ -96,15 +96,26 @@ def choose(row: Row, signature: Signature, arguments: Arguments, unit: Unit) -> 
     return Refusal("JM202", f"{row.name}: no target form takes ({', '.join(sorted(used)) or 'these arguments'})", row.advice)
 
 
-def _doubled(form: Form, arguments: Arguments) -> bool:
+def _doubled(form: Form, arguments: Arguments, unit: Unit) -> bool:
     """Whether the form writes an argument twice whose evaluation is more than a look-up: a call would run twice."""
     names = [h.name.lstrip("*") for h in form.holes]
     for name in {n for n in names if names.count(n) > 1}:
         node = arguments.named.get(name)
         nodes = [node] if node is not None else list(arguments.rest) if name == arguments.rest_name else []
-        if any(isinstance(sub, (ast.Call, ast.NamedExpr, ast.Await)) for n in nodes for sub in ast.walk(n)):
-            return True
+        for sub in (sub for n in nodes for sub in ast.walk(n)):
+            if isinstance(sub, (ast.NamedExpr, ast.Await)) or (isinstance(sub, ast.Call) and not _creates(sub, unit)):
+                return True
     return False
+
+
+def _creates(call: ast.Call, unit: Unit) -> bool:
+    """Whether the call only makes an array of a size: running it twice changes nothing and costs nothing."""
+    dotted = unit.resolve(call.func) or ""
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else dotted.rpartition(".")[2]
+    on_tensor = isinstance(call.func, ast.Attribute) and unit.kind(call.func.value).is_tensor
+    if dotted.startswith("torch.") or on_tensor:
+        return name in ("empty", "zeros", "ones", "new_empty", "new_zeros", "new_ones", "empty_like", "zeros_like", "ones_like", "size", "dim")
+    return dotted in ("builtins.len", "builtins.int")
 
 
 def _conditioned(when: str) -> set[str]:
@@ -191,9 +202,17 @@ def whole(found: Match, unit: Unit, key: Callable[[], str] | None = None) -> Who
 
     def build(writer: Writer) -> str:
         pieces: list[str] = []
-        for piece in found.form.pieces:
+        cut = ""
+        for index, piece in enumerate(found.form.pieces):
             if isinstance(piece, str):
-                pieces.append(piece)
+                pieces.append(piece.removeprefix(cut))
+                cut = ""
+                continue
+            beyond = found.form.pieces[index + 1] if index + 1 < len(found.form.pieces) else ""
+            known = _attribute_of_new(piece, found, unit, writer, beyond if isinstance(beyond, str) else "")
+            if known:
+                text, cut = known
+                pieces.append(text)
             elif piece.name == "key":
                 pieces.append(key() if key is not None else "key")
             else:
@@ -201,6 +220,27 @@ def whole(found: Match, unit: Unit, key: Callable[[], str] | None = None) -> Who
         return "".join(pieces)
 
     return Whole(build, found.form.level, kept)
+
+
+def _attribute_of_new(hole: Hole, found: Match, unit: Unit, writer: Writer, beyond: str) -> tuple[str, str] | None:
+    """`x.new_empty(shape)` followed by `.shape` is `shape`, by `.dtype` is `x.dtype`: no array need be made to ask."""
+    nodes = _nodes(hole, found)
+    if len(nodes) != 1 or not isinstance(nodes[0], ast.Call):
+        return None
+    call = nodes[0]
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    if name not in ("new_empty", "new_zeros", "new_ones", "empty", "zeros", "ones") or not call.args:
+        return None
+    if beyond.startswith(".shape"):
+        return _tuple(tuple(call.args), True, unit, writer), ".shape"
+    if beyond.startswith(".dtype"):
+        given = next((k.value for k in call.keywords if k.arg == "dtype"), None)
+        if given is not None:
+            return writer.text(given), ".dtype"
+        if name.startswith("new_") and isinstance(call.func, ast.Attribute):
+            return f"{writer.at_level(call.func.value, 15)}.dtype", ".dtype"
+        return "jnp.float32", ".dtype"
+    return None
 
 
 def _nodes(hole: Hole, found: Match) -> tuple[ast.AST, ...]:

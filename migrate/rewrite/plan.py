@@ -119,6 +119,7 @@ class Plan:
             cached = self.__dict__["_own_names"] = frozenset(
                 name
                 for scope in self.unit.scopes.of.values()
+                if scope.kind != "class"
                 for name, bindings in scope.bindings.items()
                 if any(not b.target.startswith(("torch.", "einops.layers.torch.")) for b in bindings)
             )
