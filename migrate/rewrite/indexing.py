@@ -20,6 +20,8 @@ def plan_indexing(plan: Plan) -> None:
         if isinstance(node, ast.Subscript) and not hidden(node):
             if plan.unit.kind(node.value).is_tensor:
                 _subscript(plan, node)
+            elif not plan.unit.kind(node.value).known:
+                _unknown(plan, node)
         elif isinstance(node, ast.Try):
             _index_errors(plan, node)
 
@@ -99,6 +101,18 @@ def _subscript(plan: Plan, node: ast.Subscript) -> None:
         _two_steps(plan, node, parts)
     if (lists or masks or order) and not done:
         plan.found("JM001", node, NAME, "indexed as torch does", rule="indexing")
+
+
+def _unknown(plan: Plan, node: ast.Subscript) -> None:
+    """`x[[0, 2]]` of something unknown: JAX refuses a list as index."""
+    for part in index_parts(node.slice):
+        if isinstance(part, ast.List) and any(plan.unit.kind(e).tag in ("int", "bool", "Tensor") for e in part.elts):
+            text = ast.unparse(node.value)[:60]
+            plan.found(
+                "JM201", node, NAME, f"nothing shows what `{text}` is: JAX arrays take no list as index",
+                advice="Annotate the value (x: torch.Tensor), or index with jnp.array([...]).",
+            )  # fmt: skip
+            return
 
 
 def _nested(part: ast.expr) -> bool:

@@ -13,7 +13,7 @@ from ..plan import Plan
 from ..writer import Writer
 from .places import Place
 
-NARROW = re.compile(r"\b(half|float16|bfloat16|uint8|int8|int16|short|byte|autocast)\b")
+NARROW = re.compile(r"\.(half|byte|short|char)\(|b?float16|\bu?int8|\bint16|autocast")
 CLONE = "Write to a clone, or return the tensor and bind the result where the function is called."
 
 

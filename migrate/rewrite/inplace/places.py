@@ -88,7 +88,8 @@ def find_place(node: ast.expr, unit: Unit) -> Place:
     if problem == BEHIND and Modules(unit).is_variable(node):
         problem = ""
     if not _is_path(node):
-        problem = problem or "what is written to has no name"
+        element = isinstance(node, ast.Subscript)
+        problem = problem or f"what is written to {'is an element of a container' if element else 'has no name'}"
     return Place(node, _merged(steps, unit), tuple(nodes), problem)
 
 
