@@ -438,6 +438,69 @@ def test_module_methods(tmp_path: Path) -> None:
     close(got[4], want[4])
 
 
+def test_gradients_read_by_name(tmp_path: Path) -> None:
+    source = (
+        HEAD
+        + """
+def leaves():
+    out = []
+    for name, f in (("square", torch.square), ("exp", torch.exp)):
+        x = torch.tensor([0.5, -1.0], requires_grad=True)
+        y = torch.tensor([2.0, 3.0]).requires_grad_()
+        (f(x) * y).sum().backward()
+        out.append(x.grad.tolist() + y.grad.tolist())
+    return out
+
+
+def clipped():
+    p = nn.Parameter(torch.tensor([3.0, 4.0]))
+    loss = (p * torch.tensor([0.3, 0.4])).sum()
+    loss.backward()
+    norm = nn.utils.clip_grad_norm_([p], max_norm=0.1)
+    return norm.item(), loss.item(), p.grad.tolist()
+
+
+def of_a_model(seed: Net, x: torch.Tensor):
+    model = seed
+    loss = model(x).pow(2).mean()
+    loss.backward()
+    return loss.item(), model.last.weight.grad.tolist()
+"""
+    )
+    _, theirs, ours, model, twin = both(source, tmp_path)
+    close(ours.leaves(), theirs.leaves())
+    for got, want in zip(ours.clipped(), theirs.clipped(), strict=True):
+        close(got, want)
+    xs, _ = data(1)
+    for got, want in zip(
+        ours.of_a_model(twin, jnp.asarray(xs[0])), theirs.of_a_model(model, torch.tensor(xs[0])), strict=True
+    ):
+        close(got, want)
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("for i in range(2):\n        (x * i).sum().backward()\n    return x.grad", "x.grad"),
+        ("y = x * 2\n    y.sum().backward()\n    (x * x).sum().backward()\n    return x.grad", "x.grad"),
+        ("(x * x).sum().backward()\n    x.grad.zero_()\n    return x.grad * 1.0", "x.grad"),
+    ],
+)
+def test_gradients_that_accumulate_are_left(body: str, reason: str | None) -> None:
+    converted = convert(
+        f"import torch\n\n\ndef f():\n    x = torch.tensor([1.0, 2.0], requires_grad=True)\n    {body}\n"
+    )
+    assert any(f.code == "JM208" for f in converted.findings) and reason in converted.text
+    assert "jax.grad" not in converted.text and "value_and_grad" not in converted.text
+
+
+def test_other_uses_of_an_optimizer_are_reported() -> None:
+    change = f"for group in opt.param_groups:{BLOCK}group['lr'] = 0.1"
+    body = "\n        ".join([ZERO, LOSS, BACK, STEP, change])
+    converted = convert(HEAD + LOOP.replace("BODY", body))
+    assert any(f.code == "JM208" and "param_groups" in f.message for f in converted.findings)
+
+
 def test_text_of_the_plain_loop() -> None:
     text = convert(ONE_SCOPE.replace("OPTIMIZER", "optim.SGD(model.parameters(), lr=0.1)")).text
     assert (

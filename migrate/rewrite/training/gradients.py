@@ -64,7 +64,9 @@ def _reads(plan: Plan, function: ast.AST, block: Sequence[ast.stmt], stmt: ast.E
         if node.attr in ("zero_grad", "step"):
             raise NotPlain("no optimizer.step() follows in the same block")
         if node.attr == "grad":
-            if node not in after or not isinstance(node.ctx, ast.Load):
+            above = unit.tree.parents[node]
+            changed = isinstance(above, ast.Attribute) and above.attr.endswith("_")
+            if node not in after or not isinstance(node.ctx, ast.Load) or changed:
                 raise NotPlain(f"`{ast.unparse(node)}` is read or written: in JAX gradients are values")
             reads.append(node)
     if not reads:

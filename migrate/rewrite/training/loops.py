@@ -85,7 +85,7 @@ def _write(plan: Plan, step: Step, names: Names) -> None:
 
     def build(writer: Writer) -> str:
         indent, newline = tree.indent(first), tree.newline
-        unit = indent_unit(indent)
+        unit = indent_unit(plan, first)
         key_lines, inner_key = _keys(plan, step)
         whole = replace(step, region=_with_key(step.region, inner_key)) if inner_key else step
         others = [p for p in plan.points.get(owner, []) if p.text is not build]
@@ -140,11 +140,15 @@ def _needs_space(plan: Plan, step: Step, at: int) -> bool:
     return bool(text) and not text.endswith(":") and not text.startswith("#")
 
 
-def indent_unit(indent: str) -> str:
-    """One step of indentation as the file has it."""
-    if "\t" in indent:
-        return "\t"
-    return "  " if indent and len(indent) % 4 and len(indent) % 2 == 0 else "    "
+def indent_unit(plan: Plan, stmt: ast.stmt) -> str:
+    """One step of indentation as the code around `stmt` has it."""
+    tree = plan.unit.tree
+    owner = tree.parents[stmt]
+    if isinstance(owner, ast.Module):
+        return "    "
+    while not hasattr(owner, "lineno"):
+        owner = tree.parents[owner]
+    return tree.indent(stmt).removeprefix(tree.indent(owner)) or "    "
 
 
 def _line_start(plan: Plan, stmt: ast.stmt) -> int:
