@@ -138,6 +138,8 @@ class Evaluator:
     def _module_attribute(self, base: Kind, name: str) -> Kind:
         if name == "training":
             return BOOL
+        if name in base.keys:
+            return base.items[base.keys.index(name)]
         if isinstance(base.facts, ClassFacts):
             lineage = base.facts.lineage()[1:] if base.name == "super" else base.facts.lineage()
             found = base.facts.attribute(name)
@@ -174,6 +176,9 @@ class Evaluator:
         return base.element()
 
     def _tuple_item(self, base: Kind, index: ast.expr) -> Kind:
+        if base.keys:
+            key = index.value if isinstance(index, ast.Constant) else None
+            return base.items[base.keys.index(key)] if isinstance(key, str) and key in base.keys else base.element()
         if isinstance(index, ast.Slice):
             bounds = [b.value if isinstance(b, ast.Constant) else None for b in (index.lower, index.upper)]
             return replace(base, items=base.items[slice(*bounds)], name="")
@@ -423,8 +428,26 @@ class Evaluator:
                 return Kind("Module", cls.facts.layer_base, facts=cls.facts, why="constructed")
             return Kind("Module", "plain", facts=cls.facts) if cls.facts.attributes or cls.facts.methods else OTHER
         if cls.name in CONTAINERS:
-            return Kind("Module", cls.name, self._members(cls.name, node, args), why="constructed")
+            keys, members = self._keyed_members(node) if cls.name == "torch.nn.ModuleDict" else ((), ())
+            return Kind("Module", cls.name, members or self._members(cls.name, node, args), keys=keys, why="constructed")
         return Kind("Module", cls.name, why="constructed")
+
+    def _keyed_members(self, node: ast.Call) -> tuple[tuple[str, ...], tuple[Kind, ...]]:
+        """Names and kinds of `ModuleDict({"a": …})` and `ModuleDict(dict(a=…))`; nothing when some key is no literal."""
+        given = node.args[0] if len(node.args) == 1 else None
+        pairs: list[tuple[str, ast.expr]] = []
+        if isinstance(given, ast.Dict):
+            pairs = [(k.value, v) for k, v in zip(given.keys, given.values, strict=True)
+                     if isinstance(k, ast.Constant) and isinstance(k.value, str)]  # fmt: skip
+            complete = len(pairs) == len(given.keys)
+        elif isinstance(given, ast.Call) and self.unit.resolve(given.func) == "builtins.dict" and not given.args:
+            pairs = [(k.arg, k.value) for k in given.keywords if k.arg]
+            complete = len(pairs) == len(given.keywords)
+        else:
+            return (), ()
+        if not complete or not pairs:
+            return (), ()
+        return tuple(k for k, _ in pairs), tuple(self.unit.kind(v) for _, v in pairs)
 
     def _members(self, container: str, node: ast.Call, args: list[Kind]) -> tuple[Kind, ...]:
         if not args:

@@ -21,6 +21,7 @@ class Kind:
     (something that is none of these, known for sure), "unknown".
     name: the torch name of a Module, Class, Optimizer …; "pair" for a (values, indices) result; "*" for a tuple of unknown length.
     items: the members of a tuple; the one element kind of a list, dict or "*" tuple.
+    keys: the names of the items of a ModuleDict whose keys are literals.
     facts: the class or function of the project behind a Module, Class or Function.
     why: the evidence, for people.
     """
@@ -29,6 +30,7 @@ class Kind:
     name: str = ""
     items: tuple[Kind, ...] = ()
     facts: ClassFacts | FunctionFacts | None = field(default=None, compare=True, repr=False)
+    keys: tuple[str, ...] = ()
     optional: bool = field(default=False, compare=False)
     why: str = field(default="", compare=False)
 
