@@ -104,15 +104,14 @@ def _subscript(plan: Plan, node: ast.Subscript) -> None:
 
 
 def _unknown(plan: Plan, node: ast.Subscript) -> None:
-    """`x[[0, 2]]` of something unknown: JAX refuses a list as index."""
-    for part in index_parts(node.slice):
-        if isinstance(part, ast.List) and any(plan.unit.kind(e).tag in ("int", "bool", "Tensor") for e in part.elts):
-            text = ast.unparse(node.value)[:60]
-            plan.found(
-                "JM201", node, NAME, f"nothing shows what `{text}` is: JAX arrays take no list as index",
-                advice="Annotate the value (x: torch.Tensor), or index with jnp.array([...]).",
-            )  # fmt: skip
-            return
+    """`x[[0, 2]]` of something unknown: JAX refuses a list as the whole index."""
+    index = node.slice
+    if isinstance(index, ast.List) and any(plan.unit.kind(e).tag in ("int", "bool", "Tensor") for e in index.elts):
+        text = ast.unparse(node.value)[:60]
+        plan.found(
+            "JM201", node, NAME, f"nothing shows what `{text}` is: JAX arrays take no list as index",
+            advice="Annotate the value (x: torch.Tensor), or index with jnp.array([...]).",
+        )  # fmt: skip
 
 
 def _nested(part: ast.expr) -> bool:
