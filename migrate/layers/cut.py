@@ -21,6 +21,8 @@ _FOLDER = Path(__file__).parent / "library"
 _ORDER = (
     "base",
     "tensor",
+    "special",
+    "linalg",
     "linear",
     "conv",
     "norm",
@@ -40,6 +42,7 @@ _ORDER = (
     "transformer",
     "einops_layers",
     "data",
+    "checkpoint",
     "optim",
 )
 _DOCSTRING = '''"""The parts of PyTorch that this program uses, in JAX and Flax NNX.
