@@ -494,6 +494,26 @@ def test_gradients_that_accumulate_are_left(body: str, reason: str | None) -> No
     assert "jax.grad" not in converted.text and "value_and_grad" not in converted.text
 
 
+def test_rates_without_gradients(tmp_path: Path) -> None:
+    source = """
+import torch
+
+def rates(steps):
+    p = torch.zeros(1, requires_grad=True)
+    opt = torch.optim.SGD([p], lr=0.4)
+    sched = torch.optim.lr_scheduler.CosineAnnealingLR(opt, T_max=4, eta_min=0.04)
+    seen = []
+    for _ in range(steps):
+        seen.append(sched.get_last_lr()[0])
+        opt.step()
+        sched.step()
+    return seen
+"""
+    converted = convert(source)
+    assert not converted.left
+    close(under_jax(converted, tmp_path).rates(7), under_torch(source).rates(7))
+
+
 def test_other_uses_of_an_optimizer_are_reported() -> None:
     change = f"for group in opt.param_groups:{BLOCK}group['lr'] = 0.1"
     body = "\n        ".join([ZERO, LOSS, BACK, STEP, change])

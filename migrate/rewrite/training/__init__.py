@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from ..plan import Plan, Whole
 from ..writer import Writer
 from .gradients import plan_gradient
+from .idle import is_idle, plan_idle
 from .loops import fresh, plan_step
 from .methods import plan_methods
 from .modes import plan_modes
@@ -32,7 +33,7 @@ def plan_training(plan: Plan) -> None:
     for step in steps:
         plan_step(plan, step, explicit.get(id(step.made)) if step.made is not None else None)
     for schedule in schedules:
-        plan_schedule(plan, schedule, explicit.get(id(schedule.made)))
+        plan_schedule(plan, schedule, explicit.get(id(schedule.made)), idle=is_idle(plan, schedule.made, schedule))
     plan_modes(plan, steps)
     plan_methods(plan)
     _leave(plan, failed)
@@ -70,6 +71,9 @@ def _optimizer(
     """Write one construction. Returns the names of transformation and state where those replace the optimizer."""
     names = None
     problem, code = made.problem, made.code
+    if not problem and schedule is not None and is_idle(plan, made, schedule):
+        plan_idle(plan, made)
+        return None
     if not problem:
         names = _explicit(plan, optimizers, made, steps, [schedule] if schedule is not None else [])
         if made.arrays and names is None:

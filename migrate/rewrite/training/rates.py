@@ -41,8 +41,8 @@ def injected(made: OptimizerCall) -> Callable[[Writer], str]:
     return build
 
 
-def plan_schedule(plan: Plan, schedule: Schedule, explicit: tuple[str, str] | None) -> None:
-    """Write the schedule's statements; its optimizer is written by the caller."""
+def plan_schedule(plan: Plan, schedule: Schedule, explicit: tuple[str, str] | None, *, idle: bool = False) -> None:
+    """Write the schedule's statements; its optimizer is written by the caller. `idle`: there is no optimizer to set."""
     plan.taken |= {schedule.call, schedule.call.func}
     note = schedule.found.notes[0] if schedule.found.notes else None
     plan.found(
@@ -59,6 +59,9 @@ def plan_schedule(plan: Plan, schedule: Schedule, explicit: tuple[str, str] | No
         for stmt in schedule.steps:
             plan.lines[stmt] = lambda _: []
         return
+    if idle:
+        _count_only(plan, schedule)
+        return
     text = schedule_text(schedule)
     counter = _counter(plan, schedule)
     first = [f"{counter[0]} = 0"] if counter[1] else []
@@ -73,6 +76,18 @@ def plan_schedule(plan: Plan, schedule: Schedule, explicit: tuple[str, str] | No
         plan.found(
             "JM101", read, f"{HEAD}LRScheduler.get_last_lr", "the rate as the optimizer's state holds it, in float32"
         )
+
+
+def _count_only(plan: Plan, schedule: Schedule) -> None:
+    """The rates themselves, by the number of steps so far."""
+    text, count = schedule_text(schedule), f"{schedule.name}_steps"
+    plan.lines[schedule.stmt] = lambda writer: [f"{schedule.name} = {text(writer)}", f"{count} = 0"]
+    for stmt in schedule.steps:
+        plan.lines[stmt] = lambda _: [f"{count} += 1"]
+    for read in schedule.reads:
+        plan.taken |= set(ast.walk(read))
+        plan.whole[read] = Whole(lambda _: f"float({schedule.name}({count}))", 15)
+        plan.found("JM101", read, f"{HEAD}LRScheduler.get_last_lr", "the rate of the schedule, in float32")
 
 
 def _rate(schedule: Schedule, explicit: tuple[str, str] | None) -> str:
