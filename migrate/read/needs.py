@@ -271,7 +271,8 @@ def _propagate(project: Project, needs: Needs, called_from: Mapping[FunctionFact
 
 
 def _size(needs: Needs) -> int:
-    return sum(map(len, (needs.rngs, needs.keys, needs.streams, needs.classes, needs.builders, needs.roots)))
+    functions = len(needs.rngs) + len(needs.keys) + len(needs.builders) + len(needs.roots)
+    return functions + len(needs.streams) + len(needs.classes)
 
 
 def _init_needs(cls: ClassFacts, needs: Needs) -> bool:

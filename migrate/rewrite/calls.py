@@ -141,12 +141,20 @@ def _respell(plan: Plan, found: Match, node: ast.Call, result: Whole) -> Whole:
     pieces = tuple(pattern.sub(r"nnx_layers.\1", p) if isinstance(p, str) else p for p in found.form.pieces)
     from dataclasses import replace
 
-    again = whole(replace(found, form=replace(found.form, pieces=pieces)), plan.unit, lambda: plan.keyed.get(node) or "key")
+    again = whole(
+        replace(found, form=replace(found.form, pieces=pieces)), plan.unit, lambda: plan.keyed.get(node) or "key"
+    )
     return again if isinstance(again, Whole) else result
 
 
 def _settle(
-    plan: Plan, row: Row, node: ast.expr, dotted: str, result: Whole | Refusal, evidence: str, found: Match | None = None
+    plan: Plan,
+    row: Row,
+    node: ast.expr,
+    dotted: str,
+    result: Whole | Refusal,
+    evidence: str,
+    found: Match | None = None,
 ) -> bool:
     tree = plan.unit.tree
     if isinstance(result, Refusal):
@@ -162,7 +170,9 @@ def _settle(
     if notes:
         plan.found(notes[0].code, node, dotted, f"{message}: {notes[0].text}", rule=row.name, evidence=evidence)
     elif row.get("pass") == "randomness" or (found is not None and found.wants_key):
-        plan.found("JM121", node, dotted, f"{message}: other numbers than torch's generator", rule=row.name, evidence=evidence)
+        plan.found(
+            "JM121", node, dotted, f"{message}: other numbers than torch's generator", rule=row.name, evidence=evidence
+        )
     else:
         plan.found("JM001", node, dotted, message, rule=row.name, evidence=evidence)
     _ = tree
@@ -240,8 +250,20 @@ def _unknown_receiver(plan: Plan, node: ast.Call, func: ast.Attribute) -> None:
     """Nothing proves what the receiver is: leave the call and say so, unless it reads the same in both frameworks."""
     dotted = f"torch.Tensor.{func.attr}"
     row = plan.unit.book.find(dotted)
-    if row is not None and not row.get("effect") and not row.get("structural") and _same_spelling(plan, row, node, func):
-        plan.found("JM001", node, dotted, f"{dotted} is spelled the same", rule=row.name, evidence="receiver unknown, same spelling")
+    if (
+        row is not None
+        and not row.get("effect")
+        and not row.get("structural")
+        and _same_spelling(plan, row, node, func)
+    ):
+        plan.found(
+            "JM001",
+            node,
+            dotted,
+            f"{dotted} is spelled the same",
+            rule=row.name,
+            evidence="receiver unknown, same spelling",
+        )
         return
     plan.found(
         "JM201", node, dotted, f"`.{func.attr}()` on `{ast.unparse(func.value)[:60]}`: nothing shows what that is",
@@ -328,7 +350,13 @@ def _value(plan: Plan, node: ast.Attribute | ast.Name, dotted: str) -> None:
             text = "".join(str(p) for p in form.pieces)
             plan.replace(node, text, form.level)
             note = row.notes[0] if row.notes else None
-            plan.found(note.code if note else "JM001", node, dotted, note.text if note else f"{dotted} -> {text}", rule=row.name)
+            plan.found(
+                note.code if note else "JM001",
+                node,
+                dotted,
+                note.text if note else f"{dotted} -> {text}",
+                rule=row.name,
+            )
     else:
         _function_value(plan, row, node, dotted)
 
@@ -343,7 +371,11 @@ def _function_value(plan: Plan, row: Row, node: ast.expr, dotted: str) -> None:
     names = frozenset(p.name for p in needed)
     ask = asker(signature, Arguments({}), plan.unit)
     for option in row.options:
-        if (option.when and not holds(option.when, ask)) or not option.template.required <= names or "key" in option.template.required:
+        if (
+            (option.when and not holds(option.when, ask))
+            or not option.template.required <= names
+            or "key" in option.template.required
+        ):
             continue
         form = option.template.form(names)
         for name in option.template.free_names:

@@ -22,14 +22,18 @@ def plan_dtypes(plan: Plan) -> None:
         if half and isinstance(node, ast.BinOp) and isinstance(node.op, ARITHMETIC):
             _scalar_operand(plan, node)
         elif isinstance(node, ast.Constant) and type(node.value) is int and abs(node.value) > LARGEST:
-            _large(plan, node)
+            _large(plan, node, node.value)
 
 
 def _uses_half(plan: Plan) -> bool:
     for node in plan.unit.tree.parents:
         if isinstance(node, (ast.Attribute, ast.Name)) and plan.unit.resolve(node) in HALF:
             return True
-        if isinstance(node, ast.Attribute) and node.attr in ("half", "bfloat16") and plan.unit.kind(node.value).tag in ("Tensor", "Module"):
+        if (
+            isinstance(node, ast.Attribute)
+            and node.attr in ("half", "bfloat16")
+            and plan.unit.kind(node.value).tag in ("Tensor", "Module")
+        ):
             return True
     return False
 
@@ -51,8 +55,12 @@ def _scalar_operand(plan: Plan, node: ast.BinOp) -> None:
         inner = plan.whole.get(scalar)
 
         def build(writer, scalar=scalar, other=other, inner=inner) -> str:  # type: ignore[no-untyped-def]
-            text = inner.build(writer) if inner is not None else writer.splice_range(
-                scalar, writer.tree.start(scalar), writer.tree.end(scalar), plan.points.get(scalar, [])
+            text = (
+                inner.build(writer)
+                if inner is not None
+                else writer.splice_range(
+                    scalar, writer.tree.start(scalar), writer.tree.end(scalar), plan.points.get(scalar, [])
+                )
             )
             return f"{name}({text}, {writer.text(other)})"
 
@@ -62,11 +70,17 @@ def _scalar_operand(plan: Plan, node: ast.BinOp) -> None:
 
 def _default_float(plan: Plan, node: ast.expr) -> bool:
     """`torch.ones(2)`: float32, which no 0-dim float in these files is wider than."""
-    made = isinstance(node, ast.Call) and (plan.unit.resolve(node.func) or "").rpartition(".")[2] in ("ones", "zeros", "rand", "randn", "eye")
+    made = isinstance(node, ast.Call) and (plan.unit.resolve(node.func) or "").rpartition(".")[2] in (
+        "ones",
+        "zeros",
+        "rand",
+        "randn",
+        "eye",
+    )
     return made and not any(k.arg == "dtype" for k in node.keywords)  # type: ignore[attr-defined]
 
 
-def _large(plan: Plan, node: ast.Constant) -> None:
+def _large(plan: Plan, node: ast.Constant, value: int) -> None:
     """A literal that meets a tensor: int64 in torch, an OverflowError or a wrapped value in JAX without x64."""
     tree = plan.unit.tree
     for up in tree.ancestors(node):
@@ -77,6 +91,6 @@ def _large(plan: Plan, node: ast.Constant) -> None:
         if torch_call and (plan.unit.resolve(up.func) or "").endswith("manual_seed"):  # type: ignore[attr-defined]
             return
         if tensor_op or torch_call:
-            plan.found("JM203", node, "torch.int64", f"{node.value} does not fit int32, which is what JAX computes with",
+            plan.found("JM203", node, "torch.int64", f"{value} does not fit int32, which is what JAX computes with",
                        advice='Switch on 64-bit types: jax.config.update("jax_enable_x64", True).')  # fmt: skip
             return

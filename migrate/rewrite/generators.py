@@ -43,7 +43,11 @@ def plan_generators(plan: Plan) -> None:
 
 
 def _plain(plan: Plan, stmt: ast.Assign) -> bool:
-    return len(stmt.targets) == 1 and isinstance(stmt.targets[0], ast.Name) and _generator_call(plan, stmt.value) is not None
+    return (
+        len(stmt.targets) == 1
+        and isinstance(stmt.targets[0], ast.Name)
+        and _generator_call(plan, stmt.value) is not None
+    )
 
 
 def _generator_call(plan: Plan, node: ast.expr) -> tuple[ast.Call, ast.expr | None] | None:
@@ -78,7 +82,9 @@ def _make(plan: Plan, stmt: ast.Assign) -> None:
     call, seed = found
     plan.taken.update(n for n in ast.walk(stmt.value) if n is not seed)
     name = stmt.targets[0].id  # type: ignore[attr-defined]
-    plan.lines[stmt] = lambda w: [f"{name} = jax.random.key({w.at_level(seed, 1) if seed is not None else DEFAULT_SEED})"]
+    plan.lines[stmt] = lambda w: [
+        f"{name} = jax.random.key({w.at_level(seed, 1) if seed is not None else DEFAULT_SEED})"
+    ]
     plan.found("JM121", call, "torch.Generator", "a Generator becomes a key: another stream")
 
 

@@ -17,7 +17,6 @@ from .placement import is_dropped
 from .plan import Whole
 from .writer import Writer
 
-
 _BACKWARD = re.compile(r"\.backward\(|autograd\.grad\(|\.grad\b")
 
 
@@ -93,7 +92,9 @@ def choose(row: Row, signature: Signature, arguments: Arguments, unit: Unit) -> 
     if doubled:
         return Refusal("JM203", f"{row.name}: its target reads an argument twice, which is a call here",
                        "Bind the argument to a name first.")  # fmt: skip
-    return Refusal("JM202", f"{row.name}: no target form takes ({', '.join(sorted(used)) or 'these arguments'})", row.advice)
+    return Refusal(
+        "JM202", f"{row.name}: no target form takes ({', '.join(sorted(used)) or 'these arguments'})", row.advice
+    )
 
 
 def _doubled(form: Form, arguments: Arguments, unit: Unit) -> bool:
@@ -114,7 +115,19 @@ def _creates(call: ast.Call, unit: Unit) -> bool:
     name = call.func.attr if isinstance(call.func, ast.Attribute) else dotted.rpartition(".")[2]
     on_tensor = isinstance(call.func, ast.Attribute) and unit.kind(call.func.value).is_tensor
     if dotted.startswith("torch.") or on_tensor:
-        return name in ("empty", "zeros", "ones", "new_empty", "new_zeros", "new_ones", "empty_like", "zeros_like", "ones_like", "size", "dim")
+        return name in (
+            "empty",
+            "zeros",
+            "ones",
+            "new_empty",
+            "new_zeros",
+            "new_ones",
+            "empty_like",
+            "zeros_like",
+            "ones_like",
+            "size",
+            "dim",
+        )
     return dotted in ("builtins.len", "builtins.int")
 
 
@@ -184,7 +197,11 @@ def _fixed(arguments: Arguments, name: str, node: ast.expr | None) -> bool:
         nodes = [node] if node is not None else []
     if len(nodes) == 1 and isinstance(nodes[0], (ast.Tuple, ast.List)):
         nodes = list(nodes[0].elts)
-    plain = [n for n in nodes if not isinstance(n, ast.Starred) and (isinstance(n, ast.Constant) or not isinstance(n, ast.UnaryOp))]
+    plain = [
+        n
+        for n in nodes
+        if not isinstance(n, ast.Starred) and (isinstance(n, ast.Constant) or not isinstance(n, ast.UnaryOp))
+    ]
     return bool(nodes) and len(plain) == len(nodes) and all(isinstance(n, ast.Constant) for n in nodes)
 
 
@@ -194,10 +211,6 @@ def _kind_word(kind: Kind) -> str:
 
 def whole(found: Match, unit: Unit, key: Callable[[], str] | None = None) -> Whole | Refusal:
     """The replacement for a matched call; a Refusal when an argument cannot take the shape that a hole asks for."""
-    for hole in found.form.holes:
-        problem = _check(hole, found, unit)
-        if problem is not None:
-            return problem
     kept = tuple(n for h in found.form.holes for n in _nodes(h, found))
 
     def build(writer: Writer) -> str:
@@ -251,25 +264,6 @@ def _nodes(hole: Hole, found: Match) -> tuple[ast.AST, ...]:
     return (node,) if node is not None else ()
 
 
-def _check(hole: Hole, found: Match, unit: Unit) -> Refusal | None:
-    nodes = _nodes(hole, found)
-    if hole.filter == "tuple" and len(nodes) == 1:
-        node = nodes[0]
-        if isinstance(node, (ast.Tuple, ast.List, ast.Constant, ast.Starred)):
-            return None
-        if unit.kind(node).tag in ("int", "float", "shape", "tuple", "list"):
-            return None
-        if hole.name.lstrip("*") == found.arguments.rest_name and not isinstance(node, ast.Name):
-            return None if unit.kind(node).tag == "int" else _unclear(found, node)
-        return _unclear(found, node)
-    return None
-
-
-def _unclear(found: Match, node: ast.expr) -> Refusal | None:
-    """One size argument of unknown kind is a number or a sequence of them; JAX's own functions take either."""
-    return None
-
-
 def _text(hole: Hole, found: Match, unit: Unit, writer: Writer) -> str:
     nodes = _nodes(hole, found)
     name = hole.name.lstrip("*")
@@ -277,6 +271,8 @@ def _text(hole: Hole, found: Match, unit: Unit, writer: Writer) -> str:
         param = found.signature.by_name.get(name)
         return param.default if param is not None and param.default is not None else name
     if hole.filter == "tuple":
+        if _either(nodes, unit) and any(isinstance(p, str) and p.startswith("jax.random.") for p in found.form.pieces):
+            return f"jnp.zeros({writer.at_level(nodes[0], 1)}).shape"
         return _tuple(nodes, name == found.arguments.rest_name, unit, writer)
     if name == found.arguments.rest_name and len(found.arguments.rest) >= 1:
         return ", ".join(writer.at_level(n, 1) for n in nodes)
@@ -284,6 +280,12 @@ def _text(hole: Hole, found: Match, unit: Unit, writer: Writer) -> str:
     if hole.filter == "axis" and isinstance(node, (ast.List, ast.Tuple)):
         return _sequence(node.elts, writer)
     return writer.at_level(node, hole.level, hole.enclosed)
+
+
+def _either(nodes: tuple[ast.AST, ...], unit: Unit) -> bool:
+    """One size argument that may be a number or a sequence: jnp takes either, jax.random a sequence alone."""
+    plain = (ast.Tuple, ast.List, ast.Constant, ast.Starred)
+    return len(nodes) == 1 and not isinstance(nodes[0], plain) and not unit.kind(nodes[0]).known
 
 
 def _tuple(nodes: tuple[ast.AST, ...], varargs: bool, unit: Unit, writer: Writer) -> str:

@@ -38,7 +38,9 @@ def plan_keys(plan: Plan) -> None:
 def key_name(plan: Plan, scope: ast.AST) -> str:
     """`key`, unless the function uses that name for something else (attention code does)."""
     for node in ast.walk(scope):
-        if isinstance(node, ast.Name) and node.id in ("key", "subkey") or isinstance(node, ast.arg) and node.arg == "key":
+        if (isinstance(node, ast.Name) and node.id in ("key", "subkey")) or (
+            isinstance(node, ast.arg) and node.arg == "key"
+        ):
             return "rng_key"
     return "key"
 
@@ -125,7 +127,13 @@ def _split(plan: Plan, node: ast.AST) -> str:
         many = _many(plan, inside, stmt, name, sub)
         if many:
             return many
-        plan.found("JM203", node, "torch.random", "a draw inside a comprehension or lambda cannot split a key", advice="Write the loop out.")
+        plan.found(
+            "JM203",
+            node,
+            "torch.random",
+            "a draw inside a comprehension or lambda cannot split a key",
+            advice="Write the loop out.",
+        )
         return sub
     used = plan.splits.setdefault(stmt, 0)
     plan.splits[stmt] = used + 1
@@ -140,7 +148,9 @@ def _many(plan: Plan, inside: ast.AST, stmt: ast.stmt, name: str, sub: str) -> s
         return ""
     generator: ast.comprehension = inside.generators[0]  # type: ignore[attr-defined]
     call = generator.iter
-    if generator.ifs or not (isinstance(call, ast.Call) and plan.unit.resolve(call.func) == "builtins.range" and len(call.args) == 1):
+    if generator.ifs or not (
+        isinstance(call, ast.Call) and plan.unit.resolve(call.func) == "builtins.range" and len(call.args) == 1
+    ):
         return ""
     if inside in plan.spread:
         return ""
@@ -188,7 +198,10 @@ def plan_seeds(plan: Plan) -> None:
     tree = plan.unit.tree
     plan_generators(plan)
     for node in list(tree.parents):
-        if not isinstance(node, ast.Call) or plan.unit.resolve(node.func) not in ("torch.manual_seed", "torch.random.manual_seed"):
+        if not isinstance(node, ast.Call) or plan.unit.resolve(node.func) not in (
+            "torch.manual_seed",
+            "torch.random.manual_seed",
+        ):
             continue
         stmt = tree.parents.get(node)
         holder = _holder(plan, node)

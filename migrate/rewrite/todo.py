@@ -31,7 +31,7 @@ def mark_left(plan: Plan) -> None:
 def _statement(plan: Plan, node: ast.AST) -> ast.stmt | None:
     """The statement to comment on: one that starts its line and is written at its place."""
     stmt = plan.unit.tree.statement(node)
-    while not plan.alone(stmt) or plan.lines.get(stmt) is not None and stmt in plan.hoisted:
+    while not plan.alone(stmt) or (plan.lines.get(stmt) is not None and stmt in plan.hoisted):
         up = plan.unit.tree.parents.get(stmt)
         if up is None or isinstance(up, ast.Module):
             return None

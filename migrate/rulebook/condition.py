@@ -45,7 +45,12 @@ def _value(node: ast.expr, ask: Callable[[str, str], Any]) -> Any:
                 return False
             left = right
         return True
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args and isinstance(node.args[0], ast.Name):
+    if (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.args
+        and isinstance(node.args[0], ast.Name)
+    ):
         return ask(node.func.id, node.args[0].id)
     if isinstance(node, ast.Constant):
         return node.value

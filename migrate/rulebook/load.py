@@ -74,7 +74,7 @@ def parse(text: str, path: str) -> list[Row]:
         if name == "packages":
             continue
         if not isinstance(value, dict):
-            raise RuleError(path, name, "a row is a table: [\"torch.name\"]")
+            raise RuleError(path, name, 'a row is a table: ["torch.name"]')
         rows.append(Row(name, path, value))
     return rows
 

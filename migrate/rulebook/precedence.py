@@ -44,7 +44,11 @@ def level_of(node: ast.AST) -> int:
         return AWAIT
     if isinstance(node, ast.Tuple):
         return TUPLE
-    if isinstance(node, ast.Constant) and isinstance(node.value, (int, float, complex)) and not isinstance(node.value, bool):
+    if (
+        isinstance(node, ast.Constant)
+        and isinstance(node.value, (int, float, complex))
+        and not isinstance(node.value, bool)
+    ):
         return AWAIT  # `1.real` is no attribute access
     return ATOM
 

@@ -14,8 +14,37 @@ from .signature import Param, Signature
 from .template import Template
 
 KEYS = frozenset(
-    "sig to also gives drop refuse note unmapped advice handler layer instance effect effect_arg property const "
-    "structural pass params buffers calls kind optax cases numeric why see effort keep".split()
+    [
+        "sig",
+        "to",
+        "also",
+        "gives",
+        "drop",
+        "refuse",
+        "note",
+        "unmapped",
+        "advice",
+        "handler",
+        "layer",
+        "instance",
+        "effect",
+        "effect_arg",
+        "property",
+        "const",
+        "structural",
+        "pass",
+        "params",
+        "buffers",
+        "calls",
+        "kind",
+        "optax",
+        "cases",
+        "numeric",
+        "why",
+        "see",
+        "effort",
+        "keep",
+    ]
 )
 
 
@@ -82,7 +111,9 @@ class Row:
     @cached_property
     def notes(self) -> tuple[Note, ...]:
         note = self.data.get("note", [])
-        return tuple(Note(n["code"], n["text"], n.get("when", "")) for n in (note if isinstance(note, list) else [note]))
+        return tuple(
+            Note(n["code"], n["text"], n.get("when", "")) for n in (note if isinstance(note, list) else [note])
+        )
 
     @property
     def gives(self) -> str:
@@ -123,7 +154,9 @@ def check(row: Row, snapshot: Mapping[str, Any] | None = None) -> None:
 
     if unknown := sorted(set(row.data) - KEYS):
         fail(f"unknown key {unknown[0]!r}; known: {', '.join(sorted(KEYS))}")
-    if not row.data.get("cases") and not any(k in row.data for k in ("unmapped", "structural", "const", "property", "layer")):
+    if not row.data.get("cases") and not any(
+        k in row.data for k in ("unmapped", "structural", "const", "property", "layer")
+    ):
         fail("no cases: a row needs at least one [before, after]")
     targets = [k for k in ("to", "handler", "unmapped", "structural", "layer", "optax") if k in row.data]
     if not targets and not row.data.get("keep"):

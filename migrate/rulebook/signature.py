@@ -35,7 +35,8 @@ class Signature:
         positional = [*args.posonlyargs, *args.args]
         missing = len(positional) - len(args.defaults)
         params = [
-            Param(a.arg, None if i < missing else ast.unparse(args.defaults[i - missing])) for i, a in enumerate(positional)
+            Param(a.arg, None if i < missing else ast.unparse(args.defaults[i - missing]))
+            for i, a in enumerate(positional)
         ]
         if args.vararg:
             params.append(Param(args.vararg.arg, None, "varargs"))
@@ -88,9 +89,7 @@ class Mismatch:
 _SPELLINGS = {"axis": "dim", "keepdims": "keepdim", "x": "input", "x2": "other"}
 
 
-def bind(
-    signature: Signature, call: ast.Call, receiver: ast.expr | None = None
-) -> Arguments | Mismatch:
+def bind(signature: Signature, call: ast.Call, receiver: ast.expr | None = None) -> Arguments | Mismatch:
     """Give each argument of `call` its parameter. `receiver` is a method's object, bound to the first parameter."""
     params = [p for p in signature.params if p.kind == "normal"]
     varargs = next((p for p in signature.params if p.kind == "varargs"), None)

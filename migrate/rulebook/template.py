@@ -131,7 +131,17 @@ class _Contexts(cst.CSTVisitor):
         enclosed, below = False, child
         for up in reversed(self.stack):
             name = type(up).__name__
-            brackets = name in ("List", "Tuple", "Dict", "Set", "Subscript", "ListComp", "SetComp", "DictComp", "GeneratorExp")
+            brackets = name in (
+                "List",
+                "Tuple",
+                "Dict",
+                "Set",
+                "Subscript",
+                "ListComp",
+                "SetComp",
+                "DictComp",
+                "GeneratorExp",
+            )
             if brackets and not (name == "Subscript" and below is up.value):  # type: ignore[attr-defined]
                 enclosed = True
             if name == "Call" and below is not up.func:  # type: ignore[attr-defined]

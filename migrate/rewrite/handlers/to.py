@@ -21,7 +21,11 @@ IGNORED = ("non_blocking", "copy", "memory_format")
 
 def to(plan: Plan, row: Row, call: ast.Call, receiver: ast.expr | None) -> Whole | Refusal:
     """The replacement for one `.to(...)` call."""
-    if receiver is None or any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords):
+    if (
+        receiver is None
+        or any(isinstance(a, ast.Starred) for a in call.args)
+        or any(k.arg is None for k in call.keywords)
+    ):
         return Refusal("JM207", "torch.Tensor.to: the arguments are starred")
     dtype: ast.expr | None = None
     device: ast.expr | None = None
@@ -48,11 +52,15 @@ def to(plan: Plan, row: Row, call: ast.Call, receiver: ast.expr | None) -> Whole
             other = keyword.value
         elif keyword.arg not in IGNORED:
             return Refusal("JM202", f"torch.Tensor.to: {keyword.arg} has no counterpart")
-    if device is not None and (is_dropped(plan.unit, device) or (isinstance(device, ast.Constant) and device.value is None)):
+    if device is not None and (
+        is_dropped(plan.unit, device) or (isinstance(device, ast.Constant) and device.value is None)
+    ):
         plan.taken.update(ast.walk(device))
         device = None
     if isinstance(device, ast.Constant):
-        return Refusal("JM203", f"torch.Tensor.to: the device {device.value!r} is a string", 'Use torch.device("…") or drop it.')
+        return Refusal(
+            "JM203", f"torch.Tensor.to: the device {device.value!r} is a string", 'Use torch.device("…") or drop it.'
+        )
     return _whole(receiver, dtype, device, other)
 
 

@@ -22,10 +22,15 @@ def plan_classes(plan: Plan) -> None:
         _forward(plan, facts)
         _super_calls(plan, facts)
         _training_flag(plan, facts)
-    for facts in plan.needs.rngs:
-        if facts.unit is plan.unit and not _served_by_outer(plan, facts):
-            add_keyword_parameter(plan, facts.node, RNGS)
-            plan.found("JM002", _header(facts.node), facts.name, f"{facts.name} takes rngs: it builds or initialises modules")
+    for function in plan.needs.rngs:
+        if function.unit is plan.unit and not _served_by_outer(plan, function):
+            add_keyword_parameter(plan, function.node, RNGS)
+            plan.found(
+                "JM002",
+                _header(function.node),
+                function.name,
+                f"{function.name} takes rngs: it builds or initialises modules",
+            )
     for node, facts in plan.unit.classes.items():
         if facts in plan.needs.classes and facts.is_module:
             _constructor(plan, node, facts)
@@ -121,7 +126,13 @@ def _super_calls(plan: Plan, facts: ClassFacts) -> None:
             plan.taken.add(sub)
         plan.taken.add(call)
         plain = not facts.layer_base and not any(c.is_module for c in facts.lineage()[1:])
-        if plain and not call.args and not call.keywords and _removable(plan, stmt) and len(facts.torch_bases()) == len(_all_bases(facts)):
+        if (
+            plain
+            and not call.args
+            and not call.keywords
+            and _removable(plan, stmt)
+            and len(facts.torch_bases()) == len(_all_bases(facts))
+        ):
             plan.lines[stmt] = lambda _: []
         elif parents or (entry is not None and entry.needs_rngs):
             plan.rngs_calls.append(call)
@@ -173,7 +184,11 @@ def _first_lines(plan: Plan, init: FunctionFacts, lines: list[str]) -> None:
     body = [s for s in init.node.body if not _is_docstring(s)]
     anchor = body[0] if body else init.node.body[-1]
     for stmt in body:
-        if isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Call) and ast.unparse(stmt.value.func).endswith("__init__"):
+        if (
+            isinstance(stmt, ast.Expr)
+            and isinstance(stmt.value, ast.Call)
+            and ast.unparse(stmt.value.func).endswith("__init__")
+        ):
             anchor = stmt
             break
     plan.after.setdefault(anchor, [])[:0] = lines
@@ -187,7 +202,9 @@ def _class_lines(plan: Plan, node: ast.ClassDef, lines: list[str]) -> None:
     elif plan.alone(body[0]):
         plan.before.setdefault(body[0], []).extend(lines)
     else:
-        plan.found("JM203", node.body[0], node.name, "the class body stands on its header's line: give it lines of its own")
+        plan.found(
+            "JM203", node.body[0], node.name, "the class body stands on its header's line: give it lines of its own"
+        )
 
 
 def _is_docstring(stmt: ast.stmt) -> bool:
@@ -206,7 +223,13 @@ def _training_flag(plan: Plan, facts: ClassFacts) -> None:
     own = [n for n in uses if isinstance(n.value, ast.Name) and plan.unit.kind(n.value).facts in facts.lineage()]
     for use in uses:
         if isinstance(use.ctx, ast.Store):
-            plan.found("JM203", use, "torch.nn.Module.training", "the training flag is set by hand", advice="Call train() or eval().")
+            plan.found(
+                "JM203",
+                use,
+                "torch.nn.Module.training",
+                "the training flag is set by hand",
+                advice="Call train() or eval().",
+            )
             plan.taken.add(use)
             continue
         plan.whole[use] = Whole(lambda w, u=use: f"not {w.at_level(u.value, 15)}.deterministic", NOT, (use.value,))  # type: ignore[misc]

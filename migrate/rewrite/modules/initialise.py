@@ -65,7 +65,9 @@ def _initialiser(plan: Plan, node: ast.Call, dotted: str) -> None:
         plan.found("JM205", node, dotted, f"the value of {dotted} is used", rule=row.name)
 
 
-def _statement(plan: Plan, node: ast.Call, stmt: ast.Expr, tensor: ast.expr, build, dotted: str, code: str, found: Match) -> None:  # type: ignore[no-untyped-def]
+def _statement(
+    plan: Plan, node: ast.Call, stmt: ast.Expr, tensor: ast.expr, build, dotted: str, code: str, found: Match
+) -> None:  # type: ignore[no-untyped-def]
     tree = plan.unit.tree
     target = _without_data(tensor)
     kind = plan.unit.kind(target)
@@ -85,9 +87,9 @@ def _statement(plan: Plan, node: ast.Call, stmt: ast.Expr, tensor: ast.expr, bui
         if kind.tag == "unknown" and isinstance(target, ast.Name) and not _is_parameter(plan, target):
             plan.found("JM201", node, dotted, f"nothing shows what `{ast.unparse(tensor)}` is")
             return
-    elif isinstance(target, ast.Subscript) and plan.unit.kind(target.value).tag == "Variable":
-        suffix = ""
-    elif isinstance(target, ast.Attribute) and kind.tag == "Tensor":
+    elif (isinstance(target, ast.Subscript) and plan.unit.kind(target.value).tag == "Variable") or (
+        isinstance(target, ast.Attribute) and kind.tag == "Tensor"
+    ):
         suffix = ""
     else:
         plan.found("JM206", node, dotted, f"`{ast.unparse(tensor)}` is a view: the write must reach what it views")
@@ -103,7 +105,11 @@ def _statement(plan: Plan, node: ast.Call, stmt: ast.Expr, tensor: ast.expr, bui
 def _is_parameter(plan: Plan, node: ast.Name) -> bool:
     """A name bound by a loop over named_parameters() or parameters(), or a function's argument called w, weight, p …"""
     function = plan.unit.tree.function(node)
-    return function is not None and any(a.arg == node.id for a in function.args.args) and node.id in ("weight", "bias", "p", "param", "w", "tensor")
+    return (
+        function is not None
+        and any(a.arg == node.id for a in function.args.args)
+        and node.id in ("weight", "bias", "p", "param", "w", "tensor")
+    )
 
 
 def _without_data(node: ast.expr) -> ast.expr:
@@ -113,7 +119,11 @@ def _without_data(node: ast.expr) -> ast.expr:
 def _root(node: ast.expr) -> ast.expr:
     """What a chain of attributes, subscripts and method calls starts from."""
     while True:
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Call):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and isinstance(node.func.value, ast.Call)
+        ):
             node = node.func.value
         elif isinstance(node, (ast.Attribute, ast.Subscript)):
             node = node.value
@@ -134,12 +144,21 @@ def _apply(plan: Plan, node: ast.Call, func: ast.Attribute) -> None:
     takes = isinstance(facts, FunctionFacts) and facts in plan.needs.rngs
     initialiser = (plan.unit.resolve(fn) or "").startswith("torch.nn.init.")
     if initialiser or isinstance(fn, ast.Lambda):
-        plan.found("JM203", node, "torch.nn.Module.apply", "the applied function is not a plain one", advice="Write a named function.")
+        plan.found(
+            "JM203",
+            node,
+            "torch.nn.Module.apply",
+            "the applied function is not a plain one",
+            advice="Write a named function.",
+        )
         return
 
     def lines(writer: Writer) -> list[str]:
         extra = f", rngs={rngs_text(plan, node)}" if takes else ""
-        return [f"for _, module in nnx.iter_modules({writer.text(func.value)}):", f"    {writer.at_level(fn, 15)}(module{extra})"]
+        return [
+            f"for _, module in nnx.iter_modules({writer.text(func.value)}):",
+            f"    {writer.at_level(fn, 15)}(module{extra})",
+        ]
 
     plan.lines[stmt] = lines
     plan.found("JM001", node, "torch.nn.Module.apply", "apply -> a loop over nnx.iter_modules")
@@ -165,7 +184,12 @@ def _walk(plan: Plan, node: ast.Call, func: ast.Attribute) -> None:
         plan.whole[node] = Whole(lambda w: f"{spelled}({w.text(func.value)})", 15, (func.value,))
         plan.found("JM001", node, name, f"{func.attr} -> {spelled}")
         return
-    if isinstance(parent, (ast.For, ast.comprehension)) and parent.iter is node and isinstance(parent.target, ast.Name) and not node.args:
+    if (
+        isinstance(parent, (ast.For, ast.comprehension))
+        and parent.iter is node
+        and isinstance(parent.target, ast.Name)
+        and not node.args
+    ):
         target = parent.target
         from ..plan import Whole
 

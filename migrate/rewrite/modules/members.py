@@ -117,7 +117,9 @@ def _parameter(plan: Plan, node: ast.Call, dotted: str) -> None:
     code, text = "JM001", "nnx.Param"
     if flag is not None:
         if not isinstance(flag, ast.Constant) or not isinstance(flag.value, bool):
-            plan.found("JM202", node, dotted, "requires_grad is not a literal", advice="Choose nnx.Param or Buffer by hand.")
+            plan.found(
+                "JM202", node, dotted, "requires_grad is not a literal", advice="Choose nnx.Param or Buffer by hand."
+            )
             plan.taken.update((node, node.func))
             return
         remove_argument(plan, node, flag)
@@ -142,7 +144,12 @@ def _parameter(plan: Plan, node: ast.Call, dotted: str) -> None:
 def _registration(plan: Plan, node: ast.Call) -> None:
     """register_buffer, register_parameter, add_module: an assignment to the attribute they create."""
     func, tree = node.func, plan.unit.tree
-    if not isinstance(func, ast.Attribute) or func.attr not in ("register_buffer", "register_parameter", "add_module", "register_module"):
+    if not isinstance(func, ast.Attribute) or func.attr not in (
+        "register_buffer",
+        "register_parameter",
+        "add_module",
+        "register_module",
+    ):
         return
     owner = plan.unit.kind(func.value)
     if owner.tag != "Module" or owner.name == "plain":
@@ -159,7 +166,13 @@ def _registration(plan: Plan, node: ast.Call) -> None:
     if func.attr == "register_buffer" and not (isinstance(value, ast.Constant) and value.value is None):
         persistent = _argument(node, 2, "persistent")
         if persistent is not None and not isinstance(persistent, ast.Constant):
-            plan.found("JM202", node, dotted, "persistent is not a literal", advice="Choose Buffer or NonPersistentBuffer by hand.")
+            plan.found(
+                "JM202",
+                node,
+                dotted,
+                "persistent is not a literal",
+                advice="Choose Buffer or NonPersistentBuffer by hand.",
+            )
             return
         lasting = persistent is None or bool(persistent.value)  # type: ignore[attr-defined]
         wrapper = plan.layer("Buffer" if lasting else "NonPersistentBuffer")
@@ -178,7 +191,11 @@ def _assign(
 ) -> None:
     tree = plan.unit.tree
     kept = tuple(n for n in (owner, name, value) if n is not None)
-    lost = [s for s in tree.comments_in(tree.start(stmt), tree.end(stmt)) if not any(tree.start(k) <= s[0] < tree.end(k) for k in kept)]
+    lost = [
+        s
+        for s in tree.comments_in(tree.start(stmt), tree.end(stmt))
+        if not any(tree.start(k) <= s[0] < tree.end(k) for k in kept)
+    ]
     if isinstance(name, ast.Constant) and isinstance(name.value, str) and name.value.isidentifier() and not lost:
         plain = name.value
 
@@ -193,7 +210,9 @@ def _assign(
 
     def call(writer) -> str:  # type: ignore[no-untyped-def]
         inner = writer.at_level(value, 1) if value is not None else "None"
-        return f"setattr({writer.text(owner)}, {writer.at_level(name, 1)}, {f'{wrapper}({inner})' if wrapper else inner})"
+        return (
+            f"setattr({writer.text(owner)}, {writer.at_level(name, 1)}, {f'{wrapper}({inner})' if wrapper else inner})"
+        )
 
     plan.whole[node] = Whole(call, 15, kept)
 
@@ -223,11 +242,20 @@ def _attribute(plan: Plan, stmt: ast.Assign) -> None:
                 return
             plan.point(stmt, start, start, "nnx.data(")
             plan.point(stmt, end, end, ")")
-            plan.found("JM101", stmt, "torch.nn.Module", f"self.{target.attr}: NNX sees what a plain {held.tag} holds, torch does not")
+            plan.found(
+                "JM101",
+                stmt,
+                "torch.nn.Module",
+                f"self.{target.attr}: NNX sees what a plain {held.tag} holds, torch does not",
+            )
 
 
 def _is_data(kind: Kind) -> bool:
-    return kind.is_tensor or kind.tag == "Module" or (kind.tag in ("list", "tuple", "dict") and any(map(_is_data, kind.items)))
+    return (
+        kind.is_tensor
+        or kind.tag == "Module"
+        or (kind.tag in ("list", "tuple", "dict") and any(map(_is_data, kind.items)))
+    )
 
 
 def _is_container(plan: Plan, node: ast.expr) -> bool:
@@ -239,7 +267,12 @@ def _set_elsewhere(plan: Plan, stmt: ast.Assign, target: ast.Attribute, facts: C
     tree = plan.unit.tree
     for cls in facts.lineage():
         for node in ast.walk(cls.node):
-            if not isinstance(node, ast.Attribute) or node.attr != target.attr or node is target or not isinstance(node.ctx, ast.Store):
+            if (
+                not isinstance(node, ast.Attribute)
+                or node.attr != target.attr
+                or node is target
+                or not isinstance(node.ctx, ast.Store)
+            ):
                 continue
             if cls.unit is not plan.unit:
                 return True

@@ -9,7 +9,9 @@ from ..plan import Plan, Whole
 
 # Attributes that a Variable answers as its array does.
 _FORWARDED = frozenset({"shape", "dtype", "ndim"})
-_BY_NAME = frozenset({"isinstance", "hasattr", "getattr", "setattr", "id", "type", "print", "len", "issubclass", "list", "tuple"})
+_BY_NAME = frozenset(
+    {"isinstance", "hasattr", "getattr", "setattr", "id", "type", "print", "len", "issubclass", "list", "tuple"}
+)
 
 
 def plan_variables(plan: Plan) -> None:
@@ -45,7 +47,9 @@ def _store(plan: Plan, node: ast.expr) -> None:
     if value.tag in ("Tensor",) and _is_buffer(plan, node):
         end = plan.unit.tree.end(node)
         plan.point(stmt, end, end, "[...]")
-        plan.found("JM001", stmt, "torch.nn.Module.register_buffer", "the buffer is written in place", evidence="buffer")
+        plan.found(
+            "JM001", stmt, "torch.nn.Module.register_buffer", "the buffer is written in place", evidence="buffer"
+        )
 
 
 def _is_buffer(plan: Plan, node: ast.Attribute) -> bool:
@@ -56,7 +60,11 @@ def _wants_value(plan: Plan, node: ast.expr) -> bool:
     """Whether this place needs the array and not the Variable that holds it."""
     parent = plan.unit.tree.parents.get(node)
     if isinstance(parent, ast.Attribute):
-        return parent.attr not in _FORWARDED and parent.attr not in ("data", "grad", "requires_grad") and _is_method(plan, parent)
+        return (
+            parent.attr not in _FORWARDED
+            and parent.attr not in ("data", "grad", "requires_grad")
+            and _is_method(plan, parent)
+        )
     if isinstance(parent, ast.Subscript):
         return False
     if isinstance(parent, ast.Compare):
@@ -70,8 +78,11 @@ def _wants_value(plan: Plan, node: ast.expr) -> bool:
         return parent.func is not node and _call_wants_value(plan, parent)
     if isinstance(parent, (ast.List, ast.Tuple)):
         up = plan.unit.tree.parents.get(parent)
-        return isinstance(up, ast.Call) and (plan.unit.resolve(up.func) or "").startswith("torch.") and not _is_optimizer(plan, up) and (
-            not (plan.unit.resolve(up.func) or "").startswith("torch.nn.Par")
+        return (
+            isinstance(up, ast.Call)
+            and (plan.unit.resolve(up.func) or "").startswith("torch.")
+            and not _is_optimizer(plan, up)
+            and (not (plan.unit.resolve(up.func) or "").startswith("torch.nn.Par"))
         )
     if isinstance(parent, ast.Return):
         function = plan.unit.tree.function(node)
@@ -100,6 +111,11 @@ def _call_wants_value(plan: Plan, call: ast.Call) -> bool:
         return dotted[9:] not in _BY_NAME
     if dotted.startswith(("torch.nn.init.", "torch.optim.")) or dotted in ("torch.nn.Parameter",):
         return False
-    if isinstance(call.func, ast.Attribute) and call.func.attr in ("append", "register_parameter", "register_buffer", "add"):
+    if isinstance(call.func, ast.Attribute) and call.func.attr in (
+        "append",
+        "register_parameter",
+        "register_buffer",
+        "add",
+    ):
         return False
     return True
