@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from jax import lax
 
 
 def leaky_relu(input, negative_slope=0.01):
@@ -24,7 +25,8 @@ def gelu(input, approximate="none"):
 
 def hardtanh(input, min_val=-1.0, max_val=1.0):
     """x between the bounds. The gradient at a bound is 0, as in torch."""
-    return jnp.where(input <= min_val, min_val, jnp.where(input >= max_val, max_val, input)).astype(input.dtype)
+    inside = (input > min_val) & (input < max_val)
+    return jnp.where(inside, input, lax.stop_gradient(jnp.clip(input, min_val, max_val)))
 
 
 def hardshrink(input, lambd=0.5):
@@ -34,7 +36,7 @@ def hardshrink(input, lambd=0.5):
 
 def softshrink(input, lambd=0.5):
     """0 between -lambd and lambd, x moved towards 0 by lambd elsewhere."""
-    return jnp.where(input > lambd, input - lambd, jnp.where(input < -lambd, input + lambd, 0))
+    return jnp.where(input > lambd, input - lambd, jnp.where(input >= -lambd, 0, input + lambd))
 
 
 def tanhshrink(input):

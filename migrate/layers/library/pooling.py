@@ -2,6 +2,7 @@
 
 import math
 
+import jax
 import jax.numpy as jnp
 from flax import nnx
 from jax import lax
@@ -232,6 +233,21 @@ class LPPool2d(_LPPool):
     ndim = 2
 
 
+def _place(values, indices, size):
+    """Each row's values at their indices in a row of zeros; where two meet, both get the gradient, as in torch."""
+
+    @jax.custom_vjp
+    def place(values, indices):
+        rows = jnp.arange(values.shape[0])[:, None]
+        return jnp.zeros((values.shape[0], size), values.dtype).at[rows, indices].set(values)
+
+    place.defvjp(
+        lambda values, indices: (place(values, indices), indices),
+        lambda indices, ct: (jnp.take_along_axis(ct, indices, 1), None),
+    )
+    return place(values, indices)
+
+
 def _max_unpool(input, n, indices, kernel_size, stride, padding, output_size):
     kernel = _tuple(kernel_size, n)
     stride, padding = kernel if stride is None else _tuple(stride, n), _tuple(padding, n)
@@ -239,9 +255,7 @@ def _max_unpool(input, n, indices, kernel_size, stride, padding, output_size):
     least = [(i - 1) * s - 2 * p + k for i, s, p, k in sides]
     sizes = tuple(least if output_size is None else output_size[-n:])
     flat = indices.reshape(-1, math.prod(indices.shape[-n:]))
-    out = jnp.zeros((flat.shape[0], math.prod(sizes)), input.dtype)
-    out = out.at[jnp.arange(flat.shape[0])[:, None], flat].set(input.reshape(flat.shape))
-    return out.reshape(*input.shape[:-n], *sizes)
+    return _place(input.reshape(flat.shape), flat, math.prod(sizes)).reshape(*input.shape[:-n], *sizes)
 
 
 def max_unpool1d(input, indices, kernel_size, stride=None, padding=0, output_size=None):

@@ -58,6 +58,8 @@ def std(input, dim=None, *, correction=1, keepdim=False):
 
 def _take(input, indices, dim, keepdim):
     """The selected values and their indices; the gradient goes to the selected elements alone."""
+    if not input.ndim:
+        return ValuesAndIndices(input, jnp.zeros((), int))
     values = jnp.take_along_axis(input, indices, dim)
     pair = ValuesAndIndices(values, indices)
     return pair if keepdim else ValuesAndIndices(*(a.squeeze(dim) for a in pair))
@@ -65,35 +67,35 @@ def _take(input, indices, dim, keepdim):
 
 def max_with_indices(input, dim, keepdim=False):
     """Maximum over a dimension and where it is; of equal values the first gets the gradient."""
-    return _take(input, jnp.argmax(input, dim, keepdims=True), dim, keepdim)
+    return _take(input, jnp.argmax(jnp.atleast_1d(input), dim, keepdims=True), dim, keepdim)
 
 
 def min_with_indices(input, dim, keepdim=False):
     """Minimum over a dimension and where it is; of equal values the first gets the gradient."""
-    return _take(input, jnp.argmin(input, dim, keepdims=True), dim, keepdim)
+    return _take(input, jnp.argmin(jnp.atleast_1d(input), dim, keepdims=True), dim, keepdim)
 
 
 def sort(input, dim=-1, descending=False, stable=True):
     """Sorted values along a dimension and where they were."""
-    return _take(input, jnp.argsort(input, dim, stable=stable, descending=descending), dim, True)
+    return _take(input, jnp.argsort(jnp.atleast_1d(input), dim, stable=stable, descending=descending), dim, True)
 
 
 def topk(input, k, dim=-1, largest=True):
     """The k largest (or smallest) values along a dimension, in order, and where they are."""
-    order = jnp.argsort(input, dim, descending=largest)
+    order = jnp.argsort(jnp.atleast_1d(input), dim, descending=largest)
     return _take(input, lax.slice_in_dim(order, 0, k, axis=dim), dim, True)
 
 
 def kthvalue(input, k, dim=-1, keepdim=False):
     """The k-th smallest value along a dimension (k counts from 1) and where it is."""
-    order = jnp.argsort(input, dim)
+    order = jnp.argsort(jnp.atleast_1d(input), dim)
     return _take(input, lax.slice_in_dim(order, k - 1, k, axis=dim), dim, keepdim)
 
 
 def median(input, dim=None, keepdim=False):
     """The lower median: over everything its value, over a dimension the value and where it is."""
     if dim is not None:
-        return kthvalue(input, (input.shape[dim] + 1) // 2, dim, keepdim)
+        return kthvalue(input, (jnp.atleast_1d(input).shape[dim] + 1) // 2, dim, keepdim)
     middle = lax.stop_gradient(jnp.sort(input, axis=None)[(input.size - 1) // 2])
     equal = input == middle
     return jnp.where(equal, input, 0).sum() / equal.sum() if jnp.issubdtype(input.dtype, jnp.floating) else middle
@@ -101,7 +103,7 @@ def median(input, dim=None, keepdim=False):
 
 def mode(input, dim=-1, keepdim=False):
     """The most frequent value along a dimension, the smallest of several, and its last place."""
-    moved = jnp.moveaxis(input, dim, -1)
+    moved = jnp.moveaxis(jnp.atleast_1d(input), dim, -1)
     equal = moved[..., :, None] == moved[..., None, :]
     count = equal.sum(-1)
     candidates = jnp.where(count == count.max(-1, keepdims=True), moved, moved.max(-1, keepdims=True))
@@ -111,6 +113,8 @@ def mode(input, dim=-1, keepdim=False):
 
 
 def _running(input, dim, better):
+    if not input.ndim:
+        return _take(input, None, dim, True)
     dim %= input.ndim
     size = input.shape[dim]
     index = lax.broadcasted_iota(jnp.int32, input.shape, dim)
@@ -136,7 +140,8 @@ def cummin(input, dim):
 def _grid(index, dim):
     """Index arrays that address input[..., index[i, j, ...], ...] with `index` at the place of `dim`."""
     grid = list(jnp.indices(index.shape, sparse=True))
-    grid[dim] = index
+    if grid:
+        grid[dim] = index
     return tuple(grid)
 
 
@@ -175,28 +180,31 @@ def scatter_reduce(input, dim, index, src, reduce, *, include_self=True):
     return {"sum": ref.add, "prod": ref.multiply, "amax": ref.max, "amin": ref.min}[reduce](src)
 
 
-def _along(dim, index):
-    """`index` in the place of `dim`, everything in the dimensions before it."""
-    return (slice(None),) * dim + (index,)
+def _along(input, dim, index):
+    """The places of the input at the indices along a dimension, to be written to."""
+    if not input.ndim:
+        return input.reshape(1).at[index]
+    return input.at[(slice(None),) * (dim % input.ndim) + (index,)]
 
 
 def index_add(input, dim, index, source, *, alpha=1):
     """A copy of the input with alpha * source added at the indices along a dimension; repeated ones add up."""
-    return input.at[_along(dim % input.ndim, index)].add(alpha * source)
+    return _along(input, dim, index).add(alpha * source).reshape(input.shape)
 
 
 def index_copy(input, dim, index, source):
     """A copy of the input with source written at the indices along a dimension."""
-    return input.at[_along(dim % input.ndim, index)].set(source)
+    return _along(input, dim, index).set(source).reshape(input.shape)
 
 
 def index_fill(input, dim, index, value):
     """A copy of the input with a number written at the indices along a dimension."""
-    return input.at[_along(dim % input.ndim, index)].set(value)
+    return _along(input, dim, index).set(value).reshape(input.shape)
 
 
 def masked_scatter(input, mask, source):
     """A copy of the input with the elements of source, in order, where the mask is true."""
+    input = jnp.broadcast_to(input, jnp.broadcast_shapes(input.shape, mask.shape))
     mask = jnp.broadcast_to(mask, input.shape)
     order = jnp.maximum(jnp.cumsum(mask.reshape(-1)) - 1, 0)
     return jnp.where(mask, source.reshape(-1)[order].reshape(input.shape), input)
