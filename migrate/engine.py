@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Mapping
 
 from .check import check_output
@@ -14,43 +13,55 @@ from .read.source import Source
 from .read.unit import Unit
 from .report.findings import Finding, Outcome, fate
 from .rewrite import passes
-from .rewrite.imports import fix_imports
+from .rewrite.imports import Written, fix_imports
 from .rewrite.plan import Plan
+from .rewrite.rest import report_rest
 from .rewrite.todo import mark_left
 from .rewrite.writer import Writer
 
 
-def convert_unit(unit: Unit, project: Project, needs: Needs, settings: Settings, layer_module: str = "nnx_layers") -> Outcome:
-    """Convert one understood file. Never raises for what the source holds: a failing rule is JM903, a bad output JM902."""
+def convert_unit(
+    unit: Unit, project: Project, needs: Needs, settings: Settings, layer_module: str = "nnx_layers"
+) -> Outcome:
+    """Convert one understood file. Never raises for what it holds: a failing rule is JM903, a bad output JM902."""
     source = unit.source
     names: Mapping[str, Layer] = catalogue()
     plan = Plan(unit, project, names, needs)
     try:
         for run in passes():
             run(plan)
-        if settings.todo:
-            mark_left(plan)
-        text = Writer(plan).module()
+        written = _write(plan, settings, layer_module)
     except RecursionError:
         return _failed(source, "JM903", "the file is nested too deeply for this tool")
-    except Exception as error:
-        return _failed(source, "JM903", f"{type(error).__name__}: {error}")
-    try:
-        imported = fix_imports(text, plan.layers, layer_module)
-        ast.parse(imported.text)
     except SyntaxError as error:
         return _failed(source, "JM902", f"the output does not parse: line {error.lineno}: {error.msg}")
-    problems = check_output(unit, plan, imported.text)
-    if problems:
-        return _failed(source, "JM902", problems[0])
-    changed = imported.text != source.text
-    torch_free = not imported.left and not any(fate(f.code) in ("left", "unmapped") for f in plan.findings)
+    except Exception as error:
+        return _failed(source, "JM903", f"{type(error).__name__}: {error}")
+    problem = check_output(unit, written)
+    if problem:
+        return _failed(source, "JM902", problem)
+    changed = written.text != source.text
+    torch_free = not written.left and not any(fate(f.code) in ("left", "unmapped") for f in plan.findings)
     return Outcome(
-        source.path, "changed" if changed else "unchanged", source.text, imported.text, tuple(sorted(plan.findings)),
+        source.path, "changed" if changed else "unchanged", source.text, written.text, tuple(sorted(plan.findings)),
         frozenset(plan.layers), torch_free, source.encoding, source.bom,
     )  # fmt: skip
 
 
+def _write(plan: Plan, settings: Settings, layer_module: str) -> Written:
+    """The written text. What is still torch in it and unreported is reported, and marked in the text."""
+    if settings.todo:
+        mark_left(plan, plan.nodes)
+    written = fix_imports(Writer(plan).module(), plan.layers, plan.unit, layer_module)
+    rest = report_rest(plan, written)
+    if not rest or not settings.todo:
+        return written
+    mark_left(plan, rest)
+    return fix_imports(Writer(plan).module(), plan.layers, plan.unit, layer_module)
+
+
 def _failed(source: Source, code: str, message: str) -> Outcome:
     finding = Finding(source.path, (1, 1), (1, 1), code, "", "", message)
-    return Outcome(source.path, "failed", source.text, source.text, (finding,), encoding=source.encoding, bom=source.bom)
+    return Outcome(
+        source.path, "failed", source.text, source.text, (finding,), encoding=source.encoding, bom=source.bom
+    )

@@ -5,10 +5,16 @@ from __future__ import annotations
 from .read.source import Source
 from .report.findings import Outcome
 
+TODO = "# TODO(jaxmigrate "
+
 
 def wants_conversion(source: Source) -> bool:
-    """Whether there can be anything to do: without the letters `torch` there is not."""
-    return "torch" in source.text
+    """Whether there can be anything to do: are there the letters `torch`, outside the comments of an earlier run?"""
+    if "torch" not in source.text:
+        return False
+    if TODO not in source.text:
+        return True
+    return any("torch" in line.partition(TODO)[0] for line in source.text.splitlines())
 
 
 def skipped(source: Source) -> Outcome:

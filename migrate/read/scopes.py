@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
+from .source import below
+
 ScopeKind = Literal["module", "class", "function", "comprehension"]
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -70,16 +72,22 @@ class Scope:
 
 
 class Scopes:
-    """All scopes of a file. `package` is the dotted package of the file, for relative imports ("" when unknown)."""
+    """All scopes of a file. `package` is the dotted package of the file, for relative imports ("" when unknown).
+
+    `homes` are the scopes in which names stand.
+    """
 
     def __init__(self, root: ast.Module, package: str = "") -> None:
         self.package = package
         self.of: dict[ast.AST, Scope] = {}
+        self.homes: dict[ast.Name, Scope] = {}
         self.module = self._open("module", root, None)
         self._body(root.body, self.module)
 
     def scope_of(self, node: ast.AST, parents: dict[ast.AST, ast.AST]) -> Scope:
         """The scope in which the expression or statement `node` is evaluated."""
+        if isinstance(node, ast.Name) and node in self.homes:
+            return self.homes[node]
         below, child, up = node, node, parents.get(node)
         while up is not None:
             if up in self.of and not _outside(below, child, up):
@@ -128,7 +136,8 @@ class Scopes:
 
     def _plain(self, node: ast.AST, scope: Scope) -> None:
         if isinstance(node, ast.Name):
-            if isinstance(node.ctx, (ast.Store, ast.Del)):
+            self.homes[node] = scope
+            if not isinstance(node.ctx, ast.Load):
                 scope.bind(Binding(node.id, "assign", node))
             return
         if isinstance(node, ast.NamedExpr):
@@ -136,6 +145,7 @@ class Scopes:
             while holder.kind == "comprehension" and holder.parent is not None:
                 holder = holder.parent
             holder.bind(Binding(node.target.id, "assign", node))
+            self.homes[node.target] = holder
             self._visit(node.value, scope)
             return
         if isinstance(node, ast.ExceptHandler) and node.name:
@@ -144,8 +154,19 @@ class Scopes:
             scope.bind(Binding(node.name, "other", node))
         if isinstance(node, ast.MatchMapping) and node.rest:
             scope.bind(Binding(node.rest, "other", node))
-        for child in ast.iter_child_nodes(node):
+        for child in below(node):
             self._visit(child, scope)
+
+    def free(self) -> Iterator[ast.Name]:
+        """Names that are read and that nothing binds: builtins, what a star import may bring, undefined ones."""
+        known: dict[tuple[int, str], bool] = {}
+        for node, scope in self.homes.items():
+            if isinstance(node.ctx, ast.Load):
+                key = (id(scope), node.id)
+                if key not in known:
+                    known[key] = scope.lookup(node.id) is None
+                if known[key]:
+                    yield node
 
     def _outer(self, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> None:
         for part in node.decorator_list:
@@ -201,7 +222,7 @@ class Scopes:
                 )
 
     def absolute(self, node: ast.ImportFrom) -> str:
-        """The dotted module of a `from … import`; relative ones start with the package, or with dots when it is unknown."""
+        """The dotted module of a `from … import`; relative ones start with the package, or with dots when unknown."""
         if not node.level:
             return node.module or ""
         parts = self.package.split(".") if self.package else []
@@ -212,7 +233,7 @@ class Scopes:
 
 
 def _outside(below: ast.AST, child: ast.AST, owner: ast.AST) -> bool:
-    """Whether `child`, directly below a scope's node, is evaluated in the scope around it (`below` is where we came from)."""
+    """Whether `child`, directly below a scope's node, is evaluated in the scope around it (we come from `below`)."""
     if isinstance(owner, (ast.FunctionDef, ast.AsyncFunctionDef)):
         return child in owner.decorator_list or child is owner.returns or isinstance(child, ast.arguments)
     if isinstance(owner, ast.Lambda):

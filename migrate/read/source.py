@@ -15,6 +15,7 @@ from .fstrings import hidden, repair_fstrings
 from .lines import line_starts
 
 N = TypeVar("N", bound=ast.AST)
+M = TypeVar("M", bound=ast.AST)
 
 
 @dataclass(frozen=True)
@@ -57,12 +58,13 @@ class Tree:
         at = self._index[node]
         return self.nodes[at : self._stops[at]]
 
-    def all(self, *types: type[N]) -> list[N]:
-        """The nodes of exactly these types, in the order of the text."""
-        if len(types) == 1:
-            return self._by_type.get(types[0], [])
-        found = [node for kind in types for node in self._by_type.get(kind, ())]
-        return sorted(found, key=self._index.__getitem__)
+    def all(self, kind: type[N]) -> list[N]:
+        """The nodes of exactly this type, in the order of the text."""
+        return self._by_type.get(kind, [])
+
+    def both(self, kind: type[N], other: type[M]) -> list[N | M]:
+        """The nodes of exactly these two types, in the order of the text."""
+        return sorted([*self.all(kind), *self.all(other)], key=self._index.__getitem__)
 
     def rank(self, node: ast.AST) -> int:
         """The place of a node among `nodes`."""
@@ -178,13 +180,12 @@ def _linked(root: ast.AST) -> tuple[list[ast.AST], dict[ast.AST, ast.AST], list[
         todo.append(len(nodes))
         nodes.append(node)
         stops.append(0)
-        below = _below(node)
-        if below:
-            todo += [(child, node) for child in reversed(below)]
+        todo += [(child, node) for child in reversed(below(node))]
     return nodes, parents, stops
 
 
-def _below(node: ast.AST) -> list[ast.AST]:
+def below(node: ast.AST) -> list[ast.AST]:
+    """The nodes directly below `node` that have a place of their own, in the order of the text."""
     found: list[ast.AST] = []
     held = node.__dict__
     for name in _FIRST.get(type(node), node._fields):

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from ..read.scopes import Scopes
+from ..read.scopes import Scope, Scopes
 from ..read.source import Tree
+from ..read.unit import Unit
 
 KNOWN: Mapping[str, str] = {
     "jax": "import jax",
@@ -25,50 +26,81 @@ TORCH = ("torch", "einops.layers.torch")
 
 
 @dataclass(frozen=True)
-class Imported:
-    """The text with its imports in order. `left` are the dotted torch names that it still uses."""
+class Written:
+    """The text with its imports in order.
+
+    `left` are the dotted torch names that it still imports, `kept` the same as (bound name, name in the statement).
+    `unit` is the text as it was before its imports changed, `names` its names and attributes; `unbound` are the names
+    in it that nothing defines, with a line.
+    """
 
     text: str
+    unit: Unit
     left: tuple[str, ...]
+    kept: frozenset[tuple[str, str]]
+    unbound: Mapping[str, int]
+
+    @property
+    def names(self) -> list[ast.Name | ast.Attribute]:
+        return self.unit.tree.both(ast.Name, ast.Attribute)
 
 
-def fix_imports(text: str, layers: Iterable[str], layer_module: str = "nnx_layers") -> Imported:
-    """Remove torch imports that nothing uses, add those that the text needs. Raises SyntaxError if `text` does not parse.
+def fix_imports(text: str, layers: Iterable[str], unit: Unit, layer_module: str = "nnx_layers") -> Written:
+    """Remove torch imports that nothing uses, add those that the text needs. Raises SyntaxError when it does not parse.
 
-    `layers` are the layer-library names that the rewrite introduced.
+    `layers` are the layer-library names that the rewrite introduced; `unit` is the source of `text`.
     """
-    tree = Tree(text)
-    scopes = Scopes(tree.root)
-    used = _used_names(tree)
-    direct = {n for n in layers if n in used and _only_torch_binds(n, scopes)}
-    wanted = _wanted(tree, scopes, direct, layer_module)
+    tree = Tree(text, placed=False)
+    package = unit.scopes.package
+    scopes = Scopes(tree.root, package)
+    free = {n.id: n.lineno for n in scopes.free()}
+    used = _used_names(tree, scopes)
+    direct = {n for n in layers if (n in free or n in used) and _only_torch_binds(n, scopes)}
     edits: list[tuple[int, int, str]] = []
     left: list[str] = []
+    kept: set[tuple[str, str]] = set()
     anchor: int | None = None
-    for stmt in [n for n in tree.parents if isinstance(n, (ast.Import, ast.ImportFrom))]:
+    for stmt in tree.both(ast.Import, ast.ImportFrom):
         keep, gone = _split(stmt, used - direct)
+        for alias in keep:
+            if leads_to_torch(stmt, alias):
+                left.append(alias.name if isinstance(stmt, ast.Import) else f"{stmt.module}.{alias.name}")
+                kept.add((binds(stmt, alias), alias.name))
         if not gone:
-            left += [n for n in _torch_targets(stmt)]
             continue
-        left += [f"{getattr(stmt, 'module', '') or ''}.{a.name}".strip(".") for a in keep if _leads_to_torch(stmt, a)]
-        at_top = isinstance(tree.parents[stmt], ast.Module)
         edits.append(_shrink(tree, stmt, keep))
-        if at_top and anchor is None:
+        if anchor is None and isinstance(tree.parents[stmt], ast.Module):
             anchor = len(edits) - 1
+    wanted, brought = _wanted(tree, scopes, free, direct, layer_module)
     block = tree.newline.join(wanted)
     if block:
         edits = _place(tree, edits, anchor, block)
-    return Imported(_apply(text, edits), tuple(left))
+    written = Unit(replace(unit.source, text=text), tree, scopes, unit.book, unit.module)
+    unbound = {} if scopes.module.stars else {n: line for n, line in free.items() if n not in brought}
+    return Written(_apply(text, edits), written, tuple(left), frozenset(kept), unbound)
 
 
-def _used_names(tree: Tree) -> set[str]:
-    names = {n.id for n in tree.parents if isinstance(n, ast.Name)}
-    for node in tree.parents:  # names in string annotations and in `__all__`
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < 200:
-            up = tree.parents.get(node)
-            if isinstance(up, (ast.arg, ast.AnnAssign, ast.FunctionDef)) or _in_annotation(tree, node):
-                names |= set(re.findall(r"[A-Za-z_]\w*", node.value))
+def _used_names(tree: Tree, scopes: Scopes) -> set[str]:
+    """Names whose reading leads to an import, also those in string annotations and in `__all__`."""
+    names = {n.id for n, home in scopes.homes.items() if _imported(home.lookup(n.id), n.id)}
+    for node in tree.all(ast.Constant):
+        if (
+            isinstance(node.value, str)
+            and len(node.value) < 200
+            and (_in_annotation(tree, node) or _in_all(tree, node))
+        ):
+            names |= set(re.findall(r"[A-Za-z_]\w*", node.value))
     return names
+
+
+def _imported(scope: Scope | None, name: str) -> bool:
+    return scope is not None and any(b.kind in ("import", "from") for b in scope.bindings[name])
+
+
+def _in_all(tree: Tree, node: ast.Constant) -> bool:
+    stmt = tree.parents.get(tree.parents.get(node, node))
+    targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target] if isinstance(stmt, ast.AugAssign) else []
+    return any(isinstance(t, ast.Name) and t.id == "__all__" for t in targets)
 
 
 def _in_annotation(tree: Tree, node: ast.AST) -> bool:
@@ -88,15 +120,21 @@ def _only_torch_binds(name: str, scopes: Scopes) -> bool:
     return all(b.target.startswith(tuple(f"{t}." for t in TORCH)) for b in bindings)
 
 
-def _wanted(tree: Tree, scopes: Scopes, direct: set[str], layer_module: str) -> list[str]:
+def _wanted(
+    tree: Tree, scopes: Scopes, free: Mapping[str, int], direct: set[str], layer_module: str
+) -> tuple[list[str], set[str]]:
+    """The lines of new imports, and the names that they bring."""
     bound = {n for s in scopes.of.values() if s.kind != "class" for n in s.bindings}
-    free = {n.id for n in tree.parents if isinstance(n, ast.Name) and scopes.scope_of(n, tree.parents).lookup(n.id) is None}
-    lines = [KNOWN[n] for n in ORDER if n in free and n not in bound]
+    plain = [n for n in ORDER if n in free and n not in bound]
+    lines = [KNOWN[n] for n in plain]
+    brought = {*plain, *direct}
     if direct:
         lines.append(f"from {layer_module} import {', '.join(sorted(direct, key=lambda n: (not n[0].isupper(), n)))}")
-    if any(isinstance(n, ast.Name) and n.id == "nnx_layers" for n in tree.parents) and "nnx_layers" not in bound:
-        lines.append("import nnx_layers" if layer_module == "nnx_layers" else f"from {layer_module.rpartition('.')[0] or '.'} import nnx_layers")
-    return [w for line in lines for w in _wrap(line)]
+    if "nnx_layers" in free and "nnx_layers" not in bound:
+        brought.add("nnx_layers")
+        dots = layer_module[: len(layer_module) - len(layer_module.lstrip("."))]
+        lines.append(f"from {dots} import nnx_layers" if dots else "import nnx_layers")
+    return [w for line in lines for w in _wrap(line)], brought
 
 
 def _wrap(line: str, width: int = 119) -> list[str]:
@@ -112,23 +150,23 @@ def _wrap(line: str, width: int = 119) -> list[str]:
     return [*rows, f"    {row.strip()}", ")"]
 
 
-def _leads_to_torch(stmt: ast.Import | ast.ImportFrom, alias: ast.alias) -> bool:
+def leads_to_torch(stmt: ast.Import | ast.ImportFrom, alias: ast.alias) -> bool:
+    """Whether an import statement brings `alias` from torch or from a package of torch layers."""
     base = alias.name if isinstance(stmt, ast.Import) else (stmt.module or "") if not stmt.level else ""
     return any(base == t or base.startswith(f"{t}.") for t in TORCH)
 
 
-def _torch_targets(stmt: ast.Import | ast.ImportFrom) -> list[str]:
-    module = "" if isinstance(stmt, ast.Import) else f"{stmt.module}."
-    return [f"{module}{a.name}" for a in stmt.names if _leads_to_torch(stmt, a)]
+def binds(stmt: ast.Import | ast.ImportFrom, alias: ast.alias) -> str:
+    """The name that an import binds ("*" for a star)."""
+    return alias.asname or (alias.name.split(".")[0] if isinstance(stmt, ast.Import) else alias.name)
 
 
 def _split(stmt: ast.Import | ast.ImportFrom, used: set[str]) -> tuple[list[ast.alias], list[ast.alias]]:
     """The aliases to keep and those that go: imports from torch whose name nothing reads any more."""
-    keep, gone = [], []
+    keep: list[ast.alias] = []
+    gone: list[ast.alias] = []
     for alias in stmt.names:
-        name = alias.asname or (alias.name.split(".")[0] if isinstance(stmt, ast.Import) else alias.name)
-        unused = name not in used if alias.name != "*" else True
-        (gone if _leads_to_torch(stmt, alias) and unused else keep).append(alias)
+        (gone if leads_to_torch(stmt, alias) and binds(stmt, alias) not in used else keep).append(alias)
     return keep, gone
 
 
@@ -149,7 +187,9 @@ def _place(tree: Tree, edits: list[tuple[int, int, str]], anchor: int | None, bl
         return [*edits[:anchor], (start, end, text), *edits[anchor + 1 :]]
     at = 0
     for stmt in tree.root.body:
-        docstring = isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Constant) and isinstance(stmt.value.value, str)
+        docstring = (
+            isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Constant) and isinstance(stmt.value.value, str)
+        )
         future = isinstance(stmt, ast.ImportFrom) and stmt.module == "__future__"
         if not (docstring or future):
             break
@@ -158,6 +198,13 @@ def _place(tree: Tree, edits: list[tuple[int, int, str]], anchor: int | None, bl
         first = tree.start(tree.root.body[0]) if tree.root.body else 0
         return [*edits, (first, first, block + tree.newline)]
     return [*edits, (at, at, tree.newline + block)]
+
+
+def _stays_first(stmt: ast.stmt) -> bool:
+    """A docstring, or an import from `__future__`."""
+    if isinstance(stmt, ast.Expr):
+        return isinstance(stmt.value, ast.Constant) and isinstance(stmt.value.value, str)
+    return isinstance(stmt, ast.ImportFrom) and stmt.module == "__future__"
 
 
 def _apply(text: str, edits: list[tuple[int, int, str]]) -> str:

@@ -16,7 +16,24 @@ class Writer:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.tree = plan.unit.tree
+        self._lift_before_elif()
         self.touched = self._touched()
+
+    def _lift_before_elif(self) -> None:
+        """Statements that should come before an `elif` come before its `if`: nothing can stand between the two."""
+        for stmt in list(self.plan.before):
+            top, lines = stmt, [line for line in self.plan.before[stmt] if not line.startswith("#")]
+            while lines and self._is_elif(top):
+                top = self.tree.parents[top]  # type: ignore[assignment]
+            if top is not stmt:
+                self.plan.before[stmt] = [line for line in self.plan.before[stmt] if line.startswith("#")]
+                self.plan.before.setdefault(top, []).extend(lines)
+
+    def _is_elif(self, stmt: ast.stmt) -> bool:
+        up = self.tree.parents.get(stmt)
+        if not (isinstance(stmt, ast.If) and isinstance(up, ast.If) and up.orelse == [stmt]):
+            return False
+        return self.tree.text.startswith("elif", self.tree.start(stmt))
 
     def _touched(self) -> set[ast.AST]:
         touched: set[ast.AST] = set()
@@ -121,7 +138,10 @@ class Writer:
                 return self._remove(stmt, start, end)
             text = (newline + indent).join(lines)
             if not lines:
-                before, after = before.removesuffix(newline + indent), after.removeprefix(newline + indent) if not before else after
+                before, after = (
+                    before.removesuffix(newline + indent),
+                    after.removeprefix(newline + indent) if not before else after,
+                )
         else:
             text = self._splice(stmt, start, end)
         return [(start, end, before + text + after)]
@@ -130,7 +150,9 @@ class Writer:
         """Take a statement out with its line; a block that would become empty gets `pass`."""
         tree, plan = self.tree, self.plan
         owner = tree.parents[stmt]
-        body = next((b for name in ("body", "orelse", "finalbody") if stmt in (b := getattr(owner, name, None) or [])), [])
+        body = next(
+            (b for name in ("body", "orelse", "finalbody") if stmt in (b := getattr(owner, name, None) or [])), []
+        )
         remaining = [s for s in body if not (s in plan.lines and s not in plan.before and not plan.lines[s](self))]
         if not remaining and stmt is body[0]:
             return [(start, end, "pass")]
