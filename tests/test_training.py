@@ -322,6 +322,8 @@ REFUSED = {
     "needs a number": [ZERO, "out = model(x)", "k = float(out.sum())", "loss = criterion(out, y) * k", BACK, STEP],
     "under torch.autocast": [ZERO, f"with torch.autocast('cpu'):{BLOCK}{LOSS}", BACK, STEP],
     "between backward() and step()": [LOSS, BACK, ZERO, STEP],
+    "clips other gradients": [ZERO, LOSS, BACK, "nn.utils.clip_grad_norm_(model.last.parameters(), 1.0)", STEP],
+    "another norm": [ZERO, LOSS, BACK, "nn.utils.clip_grad_norm_(model.parameters(), 1.0, norm_type=1)", STEP],
     "does not depend on": [ZERO, "loss = criterion(x, y)", BACK, STEP],
 }
 
@@ -512,6 +514,14 @@ def rates(steps):
     converted = convert(source)
     assert not converted.left
     close(under_jax(converted, tmp_path).rates(7), under_torch(source).rates(7))
+
+
+def test_freezing_is_reported() -> None:
+    body = "\n        ".join(
+        [f"for p in model.first.parameters():{BLOCK}p.requires_grad = False", ZERO, LOSS, BACK, STEP]
+    )
+    converted = convert(HEAD + LOOP.replace("BODY", body))
+    assert any(f.code == "JM208" and f.name == "torch.Tensor.requires_grad" for f in converted.findings)
 
 
 def test_other_uses_of_an_optimizer_are_reported() -> None:

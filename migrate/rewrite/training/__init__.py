@@ -10,7 +10,7 @@ from ..writer import Writer
 from .gradients import plan_gradient
 from .idle import is_idle, plan_idle
 from .loops import fresh, plan_step
-from .methods import plan_methods
+from .methods import plan_freezing, plan_methods
 from .modes import plan_modes
 from .optimizers import OptimizerCall, Optimizers, find_optimizers, optax_text
 from .rates import injected, plan_schedule, schedule_text
@@ -36,6 +36,7 @@ def plan_training(plan: Plan) -> None:
         plan_schedule(plan, schedule, explicit.get(id(schedule.made)), idle=is_idle(plan, schedule.made, schedule))
     plan_modes(plan, steps)
     plan_methods(plan)
+    plan_freezing(plan)
     _leave(plan, failed)
     _other_uses(plan, steps, failed)
 

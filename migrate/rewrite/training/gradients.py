@@ -11,7 +11,7 @@ from .loops import Names, fresh, write_gradient
 from .optimizers import leaf_problem, unmark_leaf
 from .roles import NotPlain, function_of, is_model
 from .slices import find_region
-from .steps import Step, backward_arguments, clip_call, is_backward
+from .steps import Step, backward_arguments, check_clip, clip_call, is_backward
 
 
 def plan_gradient(plan: Plan, call: ast.Call) -> None:
@@ -28,7 +28,7 @@ def plan_gradient(plan: Plan, call: ast.Call) -> None:
     bases = {ast.unparse(r.value): r.value for r in reads}
     model, leaves = _sources(plan, list(bases.values()), block, stmt, function)
     region = find_region(plan, block, stmt, call.func.value, function, model, leaves, ())
-    clips = tuple(s for s in block[block.index(stmt) + 1 :] if _clips(plan, s, leaves or (model,)))
+    clips = tuple(s for s in block[block.index(stmt) + 1 :] if _clips(plan, s, model, leaves))
     step = Step(function, block, stmt, call.func.value, model, leaves, call.func.value, None, (), clips, stmt, region)
     names = Names(plan, step)
     if leaves:
@@ -103,12 +103,13 @@ def _sources(
     return model, ()
 
 
-def _clips(plan: Plan, stmt: ast.stmt, names: Sequence[str]) -> bool:
-    """Whether a statement clips just these gradients."""
+def _clips(plan: Plan, stmt: ast.stmt, model: str, leaves: tuple[str, ...]) -> bool:
+    """Whether a statement clips these gradients. Raises NotPlain when it clips others."""
     call = clip_call(plan.unit, stmt)
-    if call is None or not call.args:
+    if call is None:
         return False
-    return [n.id for n in ast.walk(call.args[0]) if isinstance(n, ast.Name)] == list(names)
+    check_clip(call, model, leaves)
+    return True
 
 
 def _is_path(node: ast.expr) -> bool:

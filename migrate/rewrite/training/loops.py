@@ -12,7 +12,7 @@ from .flow import uses
 from .movable import Source
 from .roles import function_of
 from .slices import Region
-from .steps import CLIPS, Step, clip_call
+from .steps import CLIPS, Step, clip_call, clip_limit
 from .text import indented
 
 _COMPOUND = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.Match)
@@ -218,13 +218,17 @@ def _clips(plan: Plan, step: Step, names: Names) -> None:
         call = clip_call(unit, stmt)
         assert call is not None
         dotted = unit.resolve(call.func) or ""
-        plan.taken |= {call, call.func} | set(ast.walk(call.args[0]))
-        limit = call.args[1] if len(call.args) > 1 else call.keywords[0].value
+        plan.taken |= {call, call.func} | {n for a in _parameters(call) for n in ast.walk(a)}
+        limit = clip_limit(call)
         target = ast.unparse(stmt.targets[0]) if isinstance(stmt, ast.Assign) else ""
         by_norm = CLIPS[dotted] == "norm"
         norm = target or fresh(plan, stmt, ("norm", "grad_norm", "norm_of_grads"))
         plan.lines[stmt] = _clip_lines(names.grads, norm, limit, by_norm)
         plan.found("JM002", call, dotted, "the gradients are clipped as torch does", rule=dotted)
+
+
+def _parameters(call: ast.Call) -> list[ast.expr]:
+    return [*call.args[:1], *(k.value for k in call.keywords if k.arg == "parameters")]
 
 
 def _clip_lines(grads: str, norm: str, limit: ast.expr, by_norm: bool):  # type: ignore[no-untyped-def]

@@ -21,6 +21,18 @@ def plan_methods(plan: Plan) -> None:
                 _method(plan, node, node.func)
 
 
+def plan_freezing(plan: Plan) -> None:
+    """`p.requires_grad = False`: an optimizer must be told which parameters to train."""
+    for node in plan.unit.tree.parents:
+        if isinstance(node, ast.Attribute) and node.attr == "requires_grad" and isinstance(node.ctx, ast.Store):
+            if node not in plan.taken:
+                plan.taken.add(node)
+                plan.found(
+                    "JM208", node, "torch.Tensor.requires_grad", "which parameters are trained is not converted",
+                    advice="Give nnx.Optimizer and nnx.grad a filter of the parameters to train (wrt=…).",
+                )  # fmt: skip
+
+
 def _method(plan: Plan, node: ast.Call, func: ast.Attribute) -> None:
     name = func.attr
     if name in SWITCHES or name in PLACES:

@@ -55,6 +55,7 @@ def check_movable(
         if uses(stmt).writes & shared:
             raise NotPlain("the forward pass assigns a global name")
         local |= uses(stmt).writes
+    _whole_model(stmts, loss, source)
     for node in (n for s in [*stmts, loss] for n in ast.walk(s)):
         if isinstance(node, (ast.Await, ast.Yield, ast.YieldFrom)):
             raise NotPlain("await or yield in the forward pass")
@@ -71,6 +72,17 @@ def check_movable(
                     )
         if isinstance(node, ast.Call):
             _call(plan, node, source, tainted | local)
+
+
+def _whole_model(stmts: Sequence[ast.stmt], loss: ast.expr, source: Source) -> None:
+    """Refuse an optimizer of a part of a module (`model.head`) whose whole takes part in the loss too."""
+    root, _, rest = source.model.partition(".")
+    if not rest or root == "self":
+        return
+    for part in [*stmts, loss]:
+        inside = {n for place in source.places(part) for n in ast.walk(place)}
+        if any(isinstance(n, ast.Name) and n.id == root and n not in inside for n in ast.walk(part)):
+            raise NotPlain(f"{root} takes part in the loss, but only {source.model} is trained")
 
 
 def _ends_its_line(plan: Plan, stmt: ast.stmt) -> bool:
@@ -91,17 +103,27 @@ def _call(plan: Plan, node: ast.Call, source: Source, carrying: set[str]) -> Non
     if isinstance(func, ast.Attribute) and func.attr in _HOST and uses(func.value).reads & carrying:
         raise NotPlain(f"`{ast.unparse(node)[:60]}` leaves the differentiated part")
     target = unit.kind(func).facts or unit.local(func)
-    if isinstance(target, FunctionFacts) and target.unit is unit and target.owner is None and source.model:
-        root = source.model.partition(".")[0]
-        free = uses(target.node.body).reads - {a.arg for a in ast.walk(target.node.args) if isinstance(a, ast.arg)}
-        if root in free and root not in uses(target.node.body).writes:
-            raise NotPlain(f"`{ast.unparse(func)}` reads {source.model} by itself: pass it as an argument")
+    if isinstance(target, FunctionFacts) and source.model and _reads_behind(target, source.model.partition(".")[0]):
+        raise NotPlain(f"`{ast.unparse(func)}` reads {source.model} by itself: pass it as an argument")
     if source.model.startswith("self.") and isinstance(func, ast.Attribute) and root_name(func) == "self":
         if ast.unparse(func) != source.model and not ast.unparse(func).startswith(f"{source.model}."):
             cls = unit.tree.class_of(node)
             facts = unit.classes.get(cls) if cls is not None else None
             if facts is None or facts.method(func.attr) is not None:
                 raise NotPlain(f"`{ast.unparse(func)}` may read {source.model} by itself")
+
+
+def _reads_behind(facts: FunctionFacts, root: str, depth: int = 0) -> bool:
+    """Whether a function of the file, or one that it calls, reads a name that is not its own."""
+    node, unit = facts.node, facts.unit
+    found = uses(node.body)
+    own = {a.arg for a in ast.walk(node.args) if isinstance(a, ast.arg)} | found.writes
+    if root in found.reads - own:
+        return True
+    if depth > 3:
+        return False
+    called = [unit.kind(n.func).facts or unit.local(n.func) for n in ast.walk(node) if isinstance(n, ast.Call)]
+    return any(isinstance(c, FunctionFacts) and c is not facts and _reads_behind(c, root, depth + 1) for c in called)
 
 
 def _concrete(node: ast.Call) -> bool:

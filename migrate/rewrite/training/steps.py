@@ -79,7 +79,7 @@ def read_step(plan: Plan, call: ast.Call, optimizers: Optimizers) -> Step:
     zero = _zero_grads(unit, block, place, index, optimizer, model)
     if not zero and not _first_gradient(unit, call, made, function):
         raise NotPlain("no zero_grad() in the same block: the gradients accumulate")
-    clips = _between(unit, block[place + 1 : index], optimizer, model, zero)
+    clips = _between(unit, block[place + 1 : index], optimizer, model, arrays, zero)
     region = find_region(plan, block, stmt, loss, function, model, arrays, zero)
     return Step(function, block, stmt, loss, model, arrays, optimizer, made, zero, clips, step, region)
 
@@ -163,12 +163,18 @@ def _built_here(unit: Unit, made: OptimizerCall, function: ast.AST) -> bool:
 
 
 def _between(
-    unit: Unit, stmts: Sequence[ast.stmt], optimizer: ast.expr, model: str, zero: Sequence[ast.stmt]
+    unit: Unit,
+    stmts: Sequence[ast.stmt],
+    optimizer: ast.expr,
+    model: str,
+    arrays: tuple[str, ...],
+    zero: Sequence[ast.stmt],
 ) -> tuple[ast.stmt, ...]:
     """The clipping statements between backward and step. Anything else there must leave the gradients alone."""
     clips = []
     for stmt in stmts:
-        if clip_call(unit, stmt) is not None:
+        if (clip := clip_call(unit, stmt)) is not None:
+            check_clip(clip, model, arrays)
             clips.append(stmt)
             continue
         for node in ast.walk(stmt):
@@ -177,6 +183,38 @@ def _between(
             if isinstance(node, ast.Attribute) and node.attr == "step" and stmt not in zero:
                 raise NotPlain("another step() is called before the optimizer's")
     return tuple(clips)
+
+
+def check_clip(call: ast.Call, model: str, arrays: tuple[str, ...]) -> None:
+    """Raise NotPlain unless a clip_grad_ call clips all the gradients of the step, by their 2-norm or value."""
+    given = dict(zip(("parameters", "limit", "norm_type"), call.args, strict=False))
+    for keyword in call.keywords:
+        name = "limit" if keyword.arg in ("max_norm", "clip_value") else keyword.arg or "**"
+        given[name] = keyword.value
+    extra = set(given) - {"parameters", "limit", "norm_type", "foreach", "error_if_nonfinite"}
+    norm = given.get("norm_type")
+    finite = given.get("error_if_nonfinite")
+    if extra or "limit" not in given or "parameters" not in given or len(call.args) > 3:
+        raise NotPlain("the arguments of the clipping are not understood")
+    if norm is not None and not (isinstance(norm, ast.Constant) and norm.value == 2):
+        raise NotPlain("the gradients are clipped by another norm than the 2-norm")
+    if finite is not None and not (isinstance(finite, ast.Constant) and finite.value is False):
+        raise NotPlain("the clipping raises on gradients that are not finite")
+    params = given["parameters"]
+    if isinstance(params, ast.Call) and isinstance(params.func, ast.Name) and params.func.id == "list" and params.args:
+        params = params.args[0]
+    if arrays:
+        whole = isinstance(params, (ast.List, ast.Tuple)) and [ast.unparse(e) for e in params.elts] == list(arrays)
+    else:
+        whole = ast.unparse(params) == f"{model}.parameters()"
+    if not whole:
+        raise NotPlain(f"`{ast.unparse(call)[:60]}` clips other gradients than those of the step")
+
+
+def clip_limit(call: ast.Call) -> ast.expr:
+    """The bound of a clip_grad_ call that `check_clip` accepts."""
+    by_name = [k.value for k in call.keywords if k.arg in ("max_norm", "clip_value")]
+    return by_name[0] if by_name else call.args[1]
 
 
 def clip_call(unit: Unit, stmt: ast.stmt) -> ast.Call | None:
