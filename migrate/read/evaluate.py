@@ -128,6 +128,8 @@ class Evaluator:
             return self._module_attribute(base, name)
         if base.tag == "numpy":
             return {"shape": Kind("tuple", "*", (INT,)), "ndim": INT, "size": INT, "T": NUMPY}.get(name, UNKNOWN)
+        if base.tag == "unknown" and name in ("shape", "ndim"):
+            return SHAPE if name == "shape" else INT
         if base.tag == "device":
             return {"type": STR, "index": INT}.get(name, UNKNOWN)
         if base.tag == "Class" and isinstance(base.facts, ClassFacts):

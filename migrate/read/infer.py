@@ -313,6 +313,10 @@ class Flow:
                 if kind.tag == "Module" and kind.name == "super":
                     return
                 self._store(cls, target.attr, kind)
+                held = cls.attribute(target.attr)
+                if held is not None and held.tag == "Variable" and kind.is_tensor:
+                    kind = held  # the Variable stays, its array is new
+                    self.unit.kinds[target] = kind
             if kind.known:
                 env[ast.unparse(target)] = kind
         elif isinstance(target, ast.Subscript):
