@@ -209,6 +209,7 @@ def _initial(project: Project, needs: Needs) -> None:
         for c in u.classes.values()
         if c.is_module and "__init__" in c.methods
     ]
+    todo += [c.methods["__new__"] for u in project.units for c in u.classes.values() if "__new__" in c.methods]
     for unit in project.units:
         todo += [f for c in unit.classes.values() if c.is_module for n, f in c.methods.items() if n in INIT_METHODS]
         todo += _applied(unit)
@@ -267,6 +268,9 @@ def _propagate(project: Project, needs: Needs, called_from: Mapping[FunctionFact
             for cls in unit.classes.values():
                 if cls.is_module and (cls in needs.streams or _init_needs(cls, needs)):
                     needs.classes.add(cls)
+                constructors = {cls.methods[n] for n in ("__new__", "__init__") if n in cls.methods}
+                if constructors & needs.rngs:  # both are given the same arguments
+                    needs.rngs |= constructors
         changed = _size(needs) != before
 
 

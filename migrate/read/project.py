@@ -23,6 +23,14 @@ class Project:
     def by_module(self) -> dict[str, Unit]:
         return {u.module: u for u in self.units if u.module}
 
+    def holds(self, dotted: str) -> bool:
+        """Whether a dotted name leads into a module of the run."""
+        while dotted:
+            if dotted in self.by_module:
+                return True
+            dotted = dotted.rpartition(".")[0]
+        return False
+
     def find(self, dotted: str | None, depth: int = 0) -> ClassFacts | FunctionFacts | None:
         """The project's own class or function of that dotted name, re-exports followed."""
         if not dotted or depth > 8 or dotted.startswith(("torch.", "builtins.", "numpy.")):

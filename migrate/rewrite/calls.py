@@ -204,7 +204,7 @@ def _foreign_call(plan: Plan, node: ast.Call, dotted: str) -> None:
     if row is not None:
         plan.taken.add(node.func)
         apply(plan, row, node, dotted, None)
-    elif advice and top not in ("einops",):
+    elif advice and top not in ("einops",) and not plan.project.holds(dotted):
         plan.taken.add(node.func)
         plan.found("JM303", node, dotted, f"{top} is built on torch", advice=str(advice))
 

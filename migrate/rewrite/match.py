@@ -173,6 +173,8 @@ def asker(signature: Signature, arguments: Arguments, unit: Unit) -> Callable[[s
             param = signature.by_name.get(name)
             return literal(param.default) if param is not None and param.default is not None else ...
         if what == "kind":
+            if isinstance(node, ast.Starred):
+                return "starred"
             return _kind_word(unit.kind(node)) if node is not None else "None"
         if what == "literal":
             return node is not None and literal(ast.unparse(node)) is not ...

@@ -72,6 +72,8 @@ class Writer:
     def at_level(self, node: ast.AST, level: int, enclosed: bool = True) -> str:
         """`text(node)`, in parentheses when a place asks for more than it binds, or when its lines would break."""
         text = self.text(node)
+        if isinstance(node, ast.Starred):
+            return text
         if self.level(node) < level or (not enclosed and "\n" in text and self.level(node) != ATOM):
             return f"({text})"
         return text
