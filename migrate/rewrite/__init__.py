@@ -9,6 +9,7 @@ from .plan import Plan
 
 def passes() -> Sequence[Callable[[Plan], None]]:
     """Structure first (it takes nodes away from the rows), rows next, then what needs the rows' decisions."""
+    from .borders import plan_borders
     from .calls import plan_calls
     from .devices import plan_devices
     from .dtypes import plan_dtypes
@@ -18,4 +19,15 @@ def passes() -> Sequence[Callable[[Plan], None]]:
     from .randomness import plan_keys, plan_seeds
     from .training import plan_training
 
-    return (plan_modules, plan_seeds, plan_training, plan_devices, plan_inplace, plan_calls, plan_indexing, plan_dtypes, plan_keys)
+    return (
+        plan_modules,
+        plan_seeds,
+        plan_training,
+        plan_devices,
+        plan_inplace,
+        plan_calls,
+        plan_indexing,
+        plan_dtypes,
+        plan_keys,
+        plan_borders,
+    )

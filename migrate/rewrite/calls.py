@@ -294,6 +294,7 @@ def _attribute(plan: Plan, node: ast.Attribute) -> None:
         _value(plan, node, dotted)
         return
     if dotted:
+        _foreign_value(plan, node, dotted)
         return
     if isinstance(node.ctx, ast.Load) and unit.kind(node.value).is_tensor:
         row = unit.book.find(f"torch.Tensor.{node.attr}")
@@ -325,6 +326,19 @@ def _name(plan: Plan, node: ast.Name) -> None:
     dotted = plan.unit.resolve(node)
     if dotted and dotted.startswith("torch.") and isinstance(node.ctx, ast.Load):
         _value(plan, node, dotted)
+    elif dotted and isinstance(node.ctx, ast.Load):
+        _foreign_value(plan, node, dotted)
+
+
+def _foreign_value(plan: Plan, node: ast.Attribute | ast.Name, dotted: str) -> None:
+    """A class or function of a package built on torch, used as a base or handed on."""
+    parent = plan.unit.tree.parents.get(node)
+    top = dotted.partition(".")[0]
+    called = isinstance(parent, ast.Call) and parent.func is node
+    if called or isinstance(parent, ast.Attribute) or top == "einops" or plan.project.find(dotted) is not None:
+        return
+    if "." in dotted and top in packages():
+        plan.found("JM303", node, dotted, f"{top} is built on torch", advice=str(packages()[top]))
 
 
 def _value(plan: Plan, node: ast.Attribute | ast.Name, dotted: str) -> None:
