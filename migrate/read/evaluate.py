@@ -182,8 +182,11 @@ class Evaluator:
             key = index.value if isinstance(index, ast.Constant) else None
             return base.items[base.keys.index(key)] if isinstance(key, str) and key in base.keys else base.element()
         if isinstance(index, ast.Slice):
-            bounds = [b.value if isinstance(b, ast.Constant) else None for b in (index.lower, index.upper)]
-            return replace(base, items=base.items[slice(*bounds)], name="")
+            low, high = (
+                b.value if isinstance(b, ast.Constant) and isinstance(b.value, int) else None
+                for b in (index.lower, index.upper)
+            )
+            return replace(base, items=base.items[low:high], name="")
         if isinstance(index, ast.UnaryOp) and isinstance(index.operand, ast.Constant):
             value = -index.operand.value if isinstance(index.operand.value, int) else None
         else:
@@ -431,7 +434,9 @@ class Evaluator:
             return Kind("Module", "plain", facts=cls.facts) if cls.facts.attributes or cls.facts.methods else OTHER
         if cls.name in CONTAINERS:
             keys, members = self._keyed_members(node) if cls.name == "torch.nn.ModuleDict" else ((), ())
-            return Kind("Module", cls.name, members or self._members(cls.name, node, args), keys=keys, why="constructed")
+            return Kind(
+                "Module", cls.name, members or self._members(cls.name, node, args), keys=keys, why="constructed"
+            )
         return Kind("Module", cls.name, why="constructed")
 
     def _keyed_members(self, node: ast.Call) -> tuple[tuple[str, ...], tuple[Kind, ...]]:

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class FunctionFacts:
-    """A function or method. `owner` is its class. `params` holds what the call sites of the last round pass, `seen` this one's."""
+    """A function or method. `owner` is its class.
+
+    `params` holds what the call sites of the last round pass, `seen` those of this one.
+    """
 
     node: ast.FunctionDef | ast.AsyncFunctionDef
     unit: Unit

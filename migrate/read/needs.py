@@ -88,7 +88,7 @@ def draws(row: Row | None, catalogue: Mapping[str, Layer], node: ast.Call | None
 
 
 def key_parameter(row: Row, entry: Layer) -> str:
-    """The parameter of a library function that takes its PRNG key, "" when it takes none (attention's `key` is none)."""
+    """The parameter of a library function that takes its PRNG key, "" when it has none (attention's `key` is none)."""
     if "dropout_key" in entry.params:
         return "dropout_key"
     own = row.signature is not None and "key" in row.signature.by_name
@@ -187,7 +187,7 @@ def _note_value(unit: Unit, node: ast.Name | ast.Attribute, needs: Needs) -> Non
 
 
 def home_of(unit: Unit, node: ast.AST) -> FunctionFacts | None:
-    """The function whose parameters can serve `node`: the innermost `def`; one inside a method or builder uses the outer's."""
+    """The function whose parameters can serve `node`: the innermost `def` around it."""
     function = unit.tree.function(node)
     return unit.functions.get(function) if function is not None else None
 

@@ -24,6 +24,9 @@ _REDUCTIONS = (
     "trace",
     "dist",
 )
+_TUPLES = frozenset(
+    """qr slogdet eigh eig svd lstsq var_mean std_mean aminmax cummax cummin topk sort kthvalue frexp""".split()
+)
 _PAIRS = ("max", "min", "median", "mode", "nanmedian")
 
 
@@ -57,8 +60,7 @@ def refine(dotted: str, node: ast.Call, kind: Kind, unit: Unit) -> Kind:
         return Kind("tuple", "*", (TENSOR,))
     if name == "nonzero" and any(k.arg == "as_tuple" for k in node.keywords):
         return Kind("tuple", "*", (TENSOR,))
-    if name in ("qr", "slogdet", "eigh", "eig", "svd", "lstsq", "var_mean", "std_mean", "aminmax", "cummax", "cummin", "topk", "sort",
-                "kthvalue", "frexp"):  # fmt: skip
+    if name in _TUPLES:
         return kind if kind.tag in ("tuple", "list") else UNKNOWN
     if name.startswith(("max_pool", "adaptive_max_pool")) and "return_indices" in keywords:
         return Kind("tuple", "", (TENSOR, TENSOR))

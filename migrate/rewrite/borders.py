@@ -9,7 +9,7 @@ from .plan import Plan
 
 
 def plan_borders(plan: Plan) -> None:
-    """Report relative imports whose file is not part of the run (JM401): it may be torch, and what it needs is unknown."""
+    """Report relative imports whose file is not part of the run: it may be torch, and what it needs is unknown."""
     known = plan.project.by_module
     for node in plan.unit.tree.parents:
         if not isinstance(node, ast.ImportFrom) or not node.level:

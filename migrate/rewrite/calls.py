@@ -342,7 +342,7 @@ def _foreign_value(plan: Plan, node: ast.Attribute | ast.Name, dotted: str) -> N
 
 
 def _value(plan: Plan, node: ast.Attribute | ast.Name, dotted: str) -> None:
-    """A torch name that is not called here: a constant, a type, a class or function passed on, or part of a longer name."""
+    """A torch name that is not called here: a constant, a type, a class or function handed on."""
     parent = plan.unit.tree.parents.get(node)
     if isinstance(parent, ast.Attribute) and (plan.unit.resolve(parent) or "").startswith("torch"):
         return

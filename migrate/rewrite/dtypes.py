@@ -7,6 +7,7 @@ import ast
 from ..read.source import hidden
 from ..rulebook.precedence import ATOM
 from .plan import Plan, Whole
+from .writer import Writer
 
 HALF = frozenset({"torch.float16", "torch.bfloat16", "torch.half"})
 ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow)
@@ -47,25 +48,27 @@ def _scalar_operand(plan: Plan, node: ast.BinOp) -> None:
         if _default_float(plan, other):
             return
         if not isinstance(other, (ast.Name, ast.Attribute)):
-            plan.found("JM203", node, "torch.result_type", "a 0-dim tensor beside half types: torch keeps the other operand's type",
+            plan.found("JM203", node, "torch.result_type", "beside half types torch keeps the other operand's type",
                        advice="Bind the other operand to a name.")  # fmt: skip
             return
         plan.layers.add("scalar_beside")
-        name = plan.spelling("scalar_beside")
-        inner = plan.whole.get(scalar)
-
-        def build(writer, scalar=scalar, other=other, inner=inner) -> str:  # type: ignore[no-untyped-def]
-            text = (
-                inner.build(writer)
-                if inner is not None
-                else writer.splice_range(
-                    scalar, writer.tree.start(scalar), writer.tree.end(scalar), plan.points.get(scalar, [])
-                )
-            )
-            return f"{name}({text}, {writer.text(other)})"
-
-        plan.whole[scalar] = Whole(build, ATOM, (scalar,))
+        plan.whole[scalar] = _beside(plan, scalar, other)
         return
+
+
+def _beside(plan: Plan, scalar: ast.expr, other: ast.expr) -> Whole:
+    """`scalar_beside(scalar, other)`, around whatever was decided for the scalar."""
+    name, inner = plan.spelling("scalar_beside"), plan.whole.get(scalar)
+
+    def build(writer: Writer) -> str:
+        if inner is not None:
+            text = inner.build(writer)
+        else:
+            points = plan.points.get(scalar, [])
+            text = writer.splice_range(scalar, writer.tree.start(scalar), writer.tree.end(scalar), points)
+        return f"{name}({text}, {writer.text(other)})"
+
+    return Whole(build, ATOM, (scalar,))
 
 
 def _default_float(plan: Plan, node: ast.expr) -> bool:

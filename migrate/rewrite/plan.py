@@ -21,7 +21,7 @@ Build = Callable[["Writer"], str]
 
 @dataclass(frozen=True)
 class Whole:
-    """Replace an expression. `level` says how tightly the new text binds; `kept` are the nodes whose text it contains."""
+    """Replace an expression: `level` says how tightly the new text binds, `kept` which nodes' text it contains."""
 
     build: Build
     level: int
@@ -41,11 +41,17 @@ class Point:
 class Plan:
     """Decisions by node. Passes only add to it; `Writer` turns it into text.
 
-    whole: expressions to replace. points: small edits inside a node. lines: statements to replace by lines (none: remove).
-    before, after: lines to put around a statement. taken: nodes some pass has dealt with, so that no other one reports them.
-    keyed: calls that draw random numbers, with the key's spelling once it is known. rngs_calls, key_calls: calls that an
-    `rngs` or a key must still reach. hoisted: statements that move (into a loss function), with the statement before which
-    their key must be split. parameters: keyword parameters added to functions.
+    whole: expressions to replace.
+    points: small edits inside a node.
+    lines: statements to replace by lines (by none: remove).
+    before, after: lines to put around a statement.
+    taken: nodes that some pass has dealt with, so that no other one reports them.
+    keyed: calls that draw random numbers, with the key's spelling once it is known.
+    rngs_calls, key_calls: calls that an `rngs` or a key must still reach.
+    hoisted: statements that move (into a loss function), with the statement before which their key must be split.
+    parameters: keyword parameters added to functions.
+    splits, spread, rooted: where keys are split, which comprehensions draw from many, who makes a key of its own.
+    nodes: the findings with the nodes they are about.
     """
 
     unit: Unit
@@ -85,12 +91,19 @@ class Plan:
         """Record a finding about `node`."""
         tree = self.unit.tree
         start, end = tree.start(node), tree.end(node)
-        finding = (
-            Finding(
-                self.unit.source.path, tree.position(start), tree.position(end), code, name, rule or name, message, advice,
-                evidence, _short(tree.text[start:end]), after,
-            )
-        )  # fmt: skip
+        finding = Finding(
+            path=self.unit.source.path,
+            start=tree.position(start),
+            end=tree.position(end),
+            code=code,
+            name=name,
+            rule=rule or name,
+            message=message,
+            advice=advice,
+            evidence=evidence,
+            before=_short(tree.text[start:end]),
+            after=after,
+        )
         self.findings.append(finding)
         self.nodes.append((node, finding))
 
@@ -123,7 +136,7 @@ class Plan:
                 for name, bindings in scope.bindings.items()
                 if any(not b.target.startswith(("torch.", "einops.layers.torch.")) for b in bindings)
             )
-        return cached  # type: ignore[no-any-return]
+        return cached
 
     def alone(self, stmt: ast.stmt) -> bool:
         """Whether the statement starts its line, so that lines can be put before it."""

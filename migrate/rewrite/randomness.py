@@ -22,11 +22,10 @@ def plan_keys(plan: Plan) -> None:
             plan.found("JM002", first, facts.name, f"{facts.name} draws random numbers: it takes a key")
     for node in list(plan.rngs_calls):
         add_argument(plan, node, f"rngs={rngs_expression(plan, node)}")
-    for node in list(plan.keyed):
-        assert isinstance(node, ast.Call)
-        plan.keyed[node] = key_expression(plan, node)
-    for node in list(plan.key_calls):
-        add_argument(plan, node, f"{plan.key_calls[node]}={key_expression(plan, node)}")
+    for drawn in list(plan.keyed):
+        plan.keyed[drawn] = key_expression(plan, drawn)
+    for node, name in plan.key_calls.items():
+        add_argument(plan, node, f"{name}={key_expression(plan, node)}")
     for call, site in plan.needs.sites.items():
         if site.unit is plan.unit and isinstance(site.callee, FunctionFacts) and site.callee in plan.needs.keys:
             if call not in plan.whole:
@@ -214,7 +213,7 @@ def plan_seeds(plan: Plan) -> None:
         if home is not None and not _draws_here(plan, home):
             if any(s.unit is plan.unit and s.callee is home for s in plan.needs.sites.values()):
                 plan.found("JM203", node, "torch.manual_seed", f"{home.name} seeds a generator that its callers use",
-                           advice="Return the key: `return jax.random.key(seed)`, and let the caller keep it.")  # fmt: skip
+                           advice="Return jax.random.key(seed), and let the caller keep it.")  # fmt: skip
                 continue
         plan.lines[stmt] = lambda w, n=node, k=name: [f"{k} = jax.random.key({w.at_level(n.args[0], 1)})"]  # type: ignore[misc]
         plan.found("JM121", node, "torch.manual_seed", "torch.manual_seed -> jax.random.key: another stream")

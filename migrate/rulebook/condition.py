@@ -22,7 +22,7 @@ def parse(text: str) -> ast.expr:
 
 
 def holds(text: str, ask: Callable[[str, str], Any]) -> bool:
-    """Whether the condition holds. `ask("kind", "p")` answers `kind(p)`; also "given" and "value". Raises ValueError."""
+    """Whether the condition holds. `ask("kind", "p")` answers `kind(p)`. Raises ValueError."""
     return bool(_value(parse(text), ask))
 
 

@@ -129,7 +129,10 @@ def signatures() -> Mapping[str, Any]:
 
 @dataclass(frozen=True)
 class TorchNames:
-    """torch's public names. `names`: module -> name -> kind letter; `aliases`: name -> canonical; `exports`: for star imports."""
+    """torch's public names.
+
+    names: module -> name -> kind letter. aliases: name -> canonical name. exports: module -> what a star import brings.
+    """
 
     names: Mapping[str, Mapping[str, str]]
     aliases: Mapping[str, str]

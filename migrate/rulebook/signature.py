@@ -79,7 +79,7 @@ class Arguments:
 
 @dataclass(frozen=True)
 class Mismatch:
-    """Why a call does not fit a signature: "star" (star-arguments), "extra" (too many or an unknown keyword), "missing"."""
+    """Why a call does not fit a signature: "star", "extra" (too many, an unknown keyword), "missing"."""
 
     reason: str
     detail: str = ""

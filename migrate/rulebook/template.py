@@ -22,7 +22,10 @@ _HOLE = re.compile(r"\{(\*?\w+(?:\.\w+)?)(?::(\w+))?\}")
 
 @dataclass(frozen=True)
 class Hole:
-    """A place for an argument. `filter` shapes it, `level` is how tightly it must bind, `enclosed` whether brackets surround it."""
+    """A place for an argument.
+
+    `filter` shapes it, `level` is how tightly it must bind, `enclosed` whether brackets surround it.
+    """
 
     name: str
     filter: str = ""

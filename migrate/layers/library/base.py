@@ -319,6 +319,6 @@ def eval_mode(module):
 
 
 def train_mode(module, mode=True):
-    """Switch to training mode, or to evaluation mode when `mode` is false; returns the module, as torch's train() does."""
+    """Switch to training mode (evaluation mode when `mode` is false); returns the module, as torch's train() does."""
     module.train() if mode else module.eval()
     return module

@@ -1,4 +1,7 @@
-"""Handlers: targets that a template cannot say. Each takes (plan, row, call, receiver) and gives a Whole or a Refusal."""
+"""Handlers: targets that a template cannot say.
+
+Each takes the plan, the row, the call and its receiver, and gives a Whole or a Refusal.
+"""
 
 from __future__ import annotations
 

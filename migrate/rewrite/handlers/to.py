@@ -41,7 +41,7 @@ def to(plan: Plan, row: Row, call: ast.Call, receiver: ast.expr | None) -> Whole
         elif tag in ("device", "str", "int") or _names_device(arg):
             device = arg
         else:
-            return Refusal("JM203", f"torch.Tensor.to: nothing shows whether `{ast.unparse(arg)}` is a dtype or a device",
+            return Refusal("JM203", f"torch.Tensor.to: is `{ast.unparse(arg)}` a dtype or a device? Nothing shows it",
                            "Write dtype= or device=.")  # fmt: skip
     for keyword in call.keywords:
         if keyword.arg == "dtype":

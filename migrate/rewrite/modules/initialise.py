@@ -6,7 +6,7 @@ import ast
 
 from ...read.facts import FunctionFacts
 from ..match import Match, Refusal, match, whole
-from ..plan import Plan
+from ..plan import Build, Plan, Whole
 from ..writer import Writer
 
 WALKS = {"modules": "nnx.iter_modules({})", "children": "nnx.iter_children({})",
@@ -58,7 +58,7 @@ def _initialiser(plan: Plan, node: ast.Call, dotted: str) -> None:
         plan.found("JM203", node, dotted, "the tensor is not given plainly", rule=row.name)
     elif isinstance(stmt, ast.Expr):
         _statement(plan, node, stmt, tensor, value.build, dotted, code, found)
-    elif isinstance(_root(tensor), ast.Call) and not plan.unit.kind(tensor).tag == "Variable":
+    elif isinstance(_root(tensor), ast.Call) and plan.unit.kind(tensor).tag != "Variable":
         plan.whole[node] = value
         plan.found(code, node, dotted, f"{dotted}: the new values", rule=row.name)
     else:
@@ -66,40 +66,38 @@ def _initialiser(plan: Plan, node: ast.Call, dotted: str) -> None:
 
 
 def _statement(
-    plan: Plan, node: ast.Call, stmt: ast.Expr, tensor: ast.expr, build, dotted: str, code: str, found: Match
-) -> None:  # type: ignore[no-untyped-def]
+    plan: Plan, node: ast.Call, stmt: ast.Expr, tensor: ast.expr, build: Build, dotted: str, code: str, found: Match
+) -> None:
+    """The call on a line of its own: an assignment of new values."""
     tree = plan.unit.tree
     target = _without_data(tensor)
-    kind = plan.unit.kind(target)
     if tree.comments_in(tree.start(stmt), tree.end(stmt)):
         plan.found("JM204", node, dotted, "rewriting would lose a comment")
         return
-    for sub in ast.walk(tensor):
-        plan.taken.add(sub)
-    suffix = ""
-    if isinstance(target, ast.Name) and kind.tag == "Tensor":
-        suffix = ""
-    elif isinstance(target, (ast.Attribute, ast.Name)) and kind.tag in ("Variable", "unknown"):
-        suffix = "[...]"
-        if kind.tag == "unknown" and isinstance(target, ast.Name) is False and target.attr not in ("weight", "bias"):  # type: ignore[union-attr]
-            plan.found("JM201", node, dotted, f"nothing shows what `{ast.unparse(tensor)}` is")
-            return
-        if kind.tag == "unknown" and isinstance(target, ast.Name) and not _is_parameter(plan, target):
-            plan.found("JM201", node, dotted, f"nothing shows what `{ast.unparse(tensor)}` is")
-            return
-    elif (isinstance(target, ast.Subscript) and plan.unit.kind(target.value).tag == "Variable") or (
-        isinstance(target, ast.Attribute) and kind.tag == "Tensor"
-    ):
-        suffix = ""
-    else:
-        plan.found("JM206", node, dotted, f"`{ast.unparse(tensor)}` is a view: the write must reach what it views")
+    plan.taken.update(ast.walk(tensor))
+    suffix = _suffix(plan, target)
+    if suffix is None:
+        known = plan.unit.kind(target).known
+        text = f"`{ast.unparse(tensor)}`"
+        message = f"{text} is a view: the write must reach what it views" if known else f"nothing shows what {text} is"
+        plan.found("JM206" if known else "JM201", node, dotted, message)
         return
+    plan.lines[stmt] = lambda writer: [f"{tree.segment(target)}{suffix} = {build(writer)}"]
+    evidence = plan.unit.kind(target).why
+    plan.found(code, node, dotted, f"{dotted} -> new values assigned", rule=found.row.name, evidence=evidence)
 
-    def lines(writer: Writer) -> list[str]:
-        return [f"{tree.segment(target)}{suffix} = {build(writer)}"]
 
-    plan.lines[stmt] = lines
-    plan.found(code, node, dotted, f"{dotted} -> new values assigned", rule=found.row.name, evidence=kind.why)
+def _suffix(plan: Plan, target: ast.expr) -> str | None:
+    """How the target is written to: a Variable by `[...]`, a plain tensor by rebinding, None when neither is shown."""
+    kind = plan.unit.kind(target)
+    if isinstance(target, ast.Subscript):
+        return "" if plan.unit.kind(target.value).tag == "Variable" else None
+    if not isinstance(target, (ast.Name, ast.Attribute)):
+        return None
+    if kind.tag == "Tensor":
+        return ""
+    held = target.attr in ("weight", "bias") if isinstance(target, ast.Attribute) else _is_parameter(plan, target)
+    return "[...]" if kind.tag == "Variable" or (not kind.known and held) else None
 
 
 def _is_parameter(plan: Plan, node: ast.Name) -> bool:
@@ -179,8 +177,6 @@ def _walk(plan: Plan, node: ast.Call, func: ast.Attribute) -> None:
     named = func.attr.startswith("named_")
     if named:
         spelled = plan.layer(func.attr)
-        from ..plan import Whole
-
         plan.whole[node] = Whole(lambda w: f"{spelled}({w.text(func.value)})", 15, (func.value,))
         plan.found("JM001", node, name, f"{func.attr} -> {spelled}")
         return
@@ -191,8 +187,6 @@ def _walk(plan: Plan, node: ast.Call, func: ast.Attribute) -> None:
         and not node.args
     ):
         target = parent.target
-        from ..plan import Whole
-
         form = WALKS[func.attr]
         plan.whole[node] = Whole(lambda w: form.format(w.text(func.value)), 15, (func.value,))
         plan.whole[target] = Whole(lambda _: f"_, {target.id}", 15)
@@ -200,7 +194,5 @@ def _walk(plan: Plan, node: ast.Call, func: ast.Attribute) -> None:
         return
     function = "named_modules" if func.attr == "modules" else "named_children"
     spelled = plan.layer(function)
-    from ..plan import Whole
-
     plan.whole[node] = Whole(lambda w: f"[module for _, module in {spelled}({w.text(func.value)})]", 15, (func.value,))
     plan.found("JM001", node, name, f"{func.attr} -> {spelled}")

@@ -38,7 +38,7 @@ def _construction(plan: Plan, node: ast.Call) -> None:
 
 
 def _own_call(plan: Plan, node: ast.Call) -> None:
-    """A class or function of the project that takes rngs, or a layer class of unknown name: rngs must reach the call."""
+    """A class or function of the project that takes rngs, or a layer class whose name is not known."""
     kind = plan.unit.kind(node.func)
     if kind.tag == "Class":
         if isinstance(kind.facts, ClassFacts):
@@ -174,7 +174,7 @@ def _registration(plan: Plan, node: ast.Call) -> None:
                 advice="Choose Buffer or NonPersistentBuffer by hand.",
             )
             return
-        lasting = persistent is None or bool(persistent.value)  # type: ignore[attr-defined]
+        lasting = persistent is None or bool(persistent.value)
         wrapper = plan.layer("Buffer" if lasting else "NonPersistentBuffer")
     _assign(plan, node, stmt, func.value, name, value, wrapper)
     plan.found("JM001", node, dotted, f"{func.attr} -> an attribute{f' ({wrapper})' if wrapper else ''}")

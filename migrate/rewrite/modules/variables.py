@@ -6,9 +6,11 @@ import ast
 
 from ...rulebook.precedence import ATOM
 from ..plan import Plan, Whole
+from ..writer import Writer
 
 # Attributes that a Variable answers as its array does.
 _FORWARDED = frozenset({"shape", "dtype", "ndim"})
+_KEEPING = frozenset({"append", "register_parameter", "register_buffer", "add"})
 _BY_NAME = frozenset(
     {"isinstance", "hasattr", "getattr", "setattr", "id", "type", "print", "len", "issubclass", "list", "tuple"}
 )
@@ -28,13 +30,13 @@ def plan_variables(plan: Plan) -> None:
             plan.whole.setdefault(node, Whole(lambda w, n=node: _plain(w, n) + "[...]", ATOM, (node,)))  # type: ignore[misc]
 
 
-def _plain(writer, node: ast.AST) -> str:  # type: ignore[no-untyped-def]
+def _plain(writer: Writer, node: ast.AST) -> str:
     """The node's own text, not the replacement of itself."""
     return writer.splice_range(node, writer.tree.start(node), writer.tree.end(node), writer.plan.points.get(node, []))
 
 
 def _store(plan: Plan, node: ast.expr) -> None:
-    """`self.buf = v` outside the constructor writes into the Variable; in it, and with a Variable on the right, it binds."""
+    """`self.buf = v` writes into the Variable when `v` is an array; a Variable on the right is bound."""
     stmt = plan.unit.tree.statement(node)
     if isinstance(stmt, ast.AugAssign) and stmt.target is node and not isinstance(node, ast.Subscript):
         end = plan.unit.tree.end(node)
@@ -111,11 +113,4 @@ def _call_wants_value(plan: Plan, call: ast.Call) -> bool:
         return dotted[9:] not in _BY_NAME
     if dotted.startswith(("torch.nn.init.", "torch.optim.")) or dotted in ("torch.nn.Parameter",):
         return False
-    if isinstance(call.func, ast.Attribute) and call.func.attr in (
-        "append",
-        "register_parameter",
-        "register_buffer",
-        "add",
-    ):
-        return False
-    return True
+    return not (isinstance(call.func, ast.Attribute) and call.func.attr in _KEEPING)
