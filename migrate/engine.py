@@ -53,6 +53,11 @@ def _write(plan: Plan, settings: Settings, layer_module: str) -> Written:
     if settings.todo:
         mark_left(plan, plan.nodes)
     written = fix_imports(Writer(plan).module(), plan.layers, plan.unit, layer_module)
+    missing = [n for n in plan.removed if n in written.unbound]
+    if missing:
+        for restore in [r for n in missing for r in plan.removed[n]]:
+            restore()
+        written = fix_imports(Writer(plan).module(), plan.layers, plan.unit, layer_module)
     rest = report_rest(plan, written)
     if not rest or not settings.todo:
         return written

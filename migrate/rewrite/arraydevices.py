@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ..read.source import hidden
 from .placement import DROPPED, is_device_position
@@ -72,6 +72,8 @@ def _assigned(plan: Plan, stmt: ast.Assign, node: ast.Attribute) -> bool:
             unit.kinds[use] = DROPPED
             if not is_device_position(unit, use):
                 _read(plan, use)
+    if goes:
+        plan.removed.setdefault(name.id, []).append(_restore(plan, stmt, node))
     if goes and place is None:
         plan.lines[stmt] = lambda _: []
     elif goes:
@@ -90,6 +92,20 @@ def _assigned(plan: Plan, stmt: ast.Assign, node: ast.Attribute) -> bool:
         GONE if goes else NONE,
     )  # fmt: skip
     return True
+
+
+def _restore(plan: Plan, stmt: ast.Assign, node: ast.Attribute) -> Callable[[], None]:
+    """How to bring the assignment back as `device = None`, for a use in a call that a later pass leaves as it is."""
+
+    def restore() -> None:
+        plan.lines.pop(stmt, None)
+        plan.whole.pop(stmt.value, None)
+        for owner in (stmt.value, stmt.targets[0]):
+            plan.points.pop(owner, None)
+        plan.replace(node, "None")
+        plan.restate(node, "JM101", NONE)
+
+    return restore
 
 
 def _from_array(plan: Plan, target: ast.AST) -> bool:

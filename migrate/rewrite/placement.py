@@ -140,4 +140,9 @@ def _is_torch_call(unit: Unit, call: ast.AST | None) -> bool:
     dotted = unit.resolve(call.func) or ""
     if dotted.startswith("torch."):
         return True
-    return isinstance(call.func, ast.Attribute) and unit.kind(call.func.value).tag in ("Tensor", "Variable", "Module")
+    if not isinstance(call.func, ast.Attribute):
+        return False
+    receiver = unit.kind(call.func.value)
+    if receiver.tag == "Module" and receiver.facts is not None:
+        return call.func.attr in ("to", "to_empty")  # its other methods are the project's own
+    return receiver.tag in ("Tensor", "Variable", "Module")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ..layers import Layer
@@ -52,6 +52,7 @@ class Plan:
     parameters: keyword parameters added to functions.
     splits, spread, rooted: where keys are split, which comprehensions draw from many, who makes a key of its own.
     nodes: the findings with the nodes they are about.
+    removed: names whose assignment goes, with how to bring it back when the written text still reads the name.
     """
 
     unit: Unit
@@ -75,6 +76,7 @@ class Plan:
     spread: set[ast.AST] = field(default_factory=set)
     rooted: set[object] = field(default_factory=set)
     nodes: list[tuple[ast.AST, Finding]] = field(default_factory=list)
+    removed: dict[str, list[Callable[[], None]]] = field(default_factory=dict)
 
     def found(
         self,
@@ -106,6 +108,13 @@ class Plan:
         )
         self.findings.append(finding)
         self.nodes.append((node, finding))
+
+    def restate(self, node: ast.AST, code: str, message: str) -> None:
+        """Say something else about `node`, of which a finding speaks already."""
+        for at, (about, finding) in enumerate(self.nodes):
+            if about is node:
+                self.nodes[at] = (node, replace(finding, code=code, message=message))
+                self.findings[self.findings.index(finding)] = self.nodes[at][1]
 
     def point(self, owner: ast.AST, start: int, end: int, text: str | Build) -> None:
         self.points.setdefault(owner, []).append(Point(start, end, text))
