@@ -109,25 +109,19 @@ def _doubled(form: Form, arguments: Arguments, unit: Unit) -> bool:
     return False
 
 
+_CREATORS = frozenset(
+    """empty zeros ones new_empty new_zeros new_ones empty_like zeros_like ones_like size dim numel
+    float half double long to type""".split()
+)
+
+
 def _creates(call: ast.Call, unit: Unit) -> bool:
     """Whether the call only makes an array of a size: running it twice changes nothing and costs nothing."""
     dotted = unit.resolve(call.func) or ""
     name = call.func.attr if isinstance(call.func, ast.Attribute) else dotted.rpartition(".")[2]
     on_tensor = isinstance(call.func, ast.Attribute) and unit.kind(call.func.value).is_tensor
     if dotted.startswith("torch.") or on_tensor:
-        return name in (
-            "empty",
-            "zeros",
-            "ones",
-            "new_empty",
-            "new_zeros",
-            "new_ones",
-            "empty_like",
-            "zeros_like",
-            "ones_like",
-            "size",
-            "dim",
-        )
+        return name in _CREATORS
     return dotted in ("builtins.len", "builtins.int")
 
 
