@@ -20,6 +20,9 @@ from .match import Match, Refusal, asker, match, whole
 from .plan import Plan, Whole
 from .writer import Writer
 
+CONTAINER_METHODS = frozenset({"append", "extend", "insert", "items", "keys", "values", "pop", "update", "clear", "get"})
+# Attributes that a JAX array has under torch's name, with torch's meaning.
+SAME_ATTRIBUTES = frozenset({"shape", "dtype", "ndim", "T", "mT", "real", "imag", "nbytes", "itemsize"})
 RECEIVERS = {"Module": "torch.nn.Module.", "Optimizer": "torch.optim.Optimizer.", "Generator": "torch.Generator.",
              "Scheduler": "torch.optim.lr_scheduler.LRScheduler."}  # fmt: skip
 
@@ -239,8 +242,10 @@ def _object_method(plan: Plan, node: ast.Call, func: ast.Attribute, receiver: Ki
     dotted = RECEIVERS[receiver.tag] + func.attr
     row = plan.unit.book.find(dotted)
     if row is None:
-        if torch_names().known(dotted):
-            plan.found("JM302", node, dotted, f"no rule for {dotted}", evidence=_why(receiver))
+        layer = receiver.tag == "Module" and receiver.facts is None and receiver.name and func.attr not in CONTAINER_METHODS
+        if torch_names().known(dotted) or layer:
+            name = f"{receiver.name}.{func.attr}" if layer else dotted
+            plan.found("JM302", node, name, f"no rule for {name}", evidence=_why(receiver))
         return
     plan.taken.add(func)
     apply(plan, row, node, dotted, func.value, _why(receiver))
@@ -296,16 +301,38 @@ def _attribute(plan: Plan, node: ast.Attribute) -> None:
     if dotted:
         _foreign_value(plan, node, dotted)
         return
-    if isinstance(node.ctx, ast.Load) and unit.kind(node.value).is_tensor:
+    if not isinstance(node.ctx, ast.Load):
+        return
+    called = isinstance(plan.unit.tree.parents.get(node), ast.Call) and plan.unit.tree.parents[node].func is node  # type: ignore[attr-defined]
+    holder = unit.kind(node.value)
+    if holder.is_tensor:
         row = unit.book.find(f"torch.Tensor.{node.attr}")
         if row is not None and row.get("property"):
             plan.taken.add(node)
             _property(plan, row, node)
+        elif not called and node.attr not in SAME_ATTRIBUTES and torch_names().known(f"torch.Tensor.{node.attr}"):
+            plan.found("JM302", node, f"torch.Tensor.{node.attr}", f"no rule for the attribute `.{node.attr}` of a tensor",
+                       evidence=_why(holder))  # fmt: skip
+    elif holder.tag == "Module" and holder.facts is None and holder.name and not called:
+        _layer_attribute(plan, node, holder)
+
+
+def _layer_attribute(plan: Plan, node: ast.Attribute, holder: Kind) -> None:
+    """An attribute of a torch layer that the layer library does not have."""
+    row = plan.unit.book.find(holder.name)
+    entry = plan.catalogue.get(str(row.get("layer"))) if row is not None else None
+    if row is None or entry is None:
+        return
+    own = {*entry.params, *row.get("params", ()), *row.get("buffers", ()), "training", "weight", "bias"}
+    if node.attr not in own and not node.attr.isdigit():
+        plan.found("JM302", node, f"{holder.name}.{node.attr}", f"the layer library's {entry.name} has no `.{node.attr}`",
+                   evidence=_why(holder))  # fmt: skip
 
 
 def _property(plan: Plan, row: Row, node: ast.Attribute) -> None:
     if row.get("unmapped"):
-        plan.found("JM301", node, row.name, f"{row.name} has no counterpart", rule=row.name, advice=row.advice)
+        name = f"torch.Tensor.{node.attr}"
+        plan.found("JM301", node, name, f"{name} has no counterpart", rule=row.name, advice=row.advice)
         return
     if not row.options:
         return

@@ -22,6 +22,7 @@ def plan_classes(plan: Plan) -> None:
         _forward(plan, facts)
         _super_calls(plan, facts)
         _training_flag(plan, facts)
+        _reserved(plan, facts)
     for function in plan.needs.rngs:
         if function.unit is plan.unit and not _served_by_outer(plan, function):
             add_keyword_parameter(plan, function.node, RNGS)
@@ -36,6 +37,19 @@ def plan_classes(plan: Plan) -> None:
             _constructor(plan, node, facts)
     _forward_calls(plan)
     _flags_elsewhere(plan)
+
+
+# What NNX's own Module defines: a method of that name takes its place, and NNX does not call it for child modules.
+RESERVED = frozenset({"train", "eval", "sow", "perturb", "set_attributes", "iter_modules", "iter_children"})
+
+
+def _reserved(plan: Plan, facts: ClassFacts) -> None:
+    """Methods whose names NNX uses with another meaning or signature."""
+    for name, method in facts.methods.items():
+        if name in RESERVED:
+            plan.found("JM203", _header(method.node), f"torch.nn.Module.{name}", f"{name}() is overridden: NNX has its own, "
+                       "with another signature, and does not call this one for child modules",
+                       advice="Give the method another name and call it where train() or eval() was called.")  # fmt: skip
 
 
 def _flags_elsewhere(plan: Plan) -> None:

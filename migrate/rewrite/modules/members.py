@@ -18,6 +18,7 @@ def plan_members(plan: Plan) -> None:
         if isinstance(node, ast.Call) and node not in plan.taken:
             _construction(plan, node)
             _registration(plan, node)
+            _layout_call(plan, node)
         elif isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
             _container_value(plan, node)
     for node in list(plan.unit.tree.parents):
@@ -178,6 +179,17 @@ def _registration(plan: Plan, node: ast.Call) -> None:
         wrapper = plan.layer("Buffer" if lasting else "NonPersistentBuffer")
     _assign(plan, node, stmt, func.value, name, value, wrapper)
     plan.found("JM001", node, dotted, f"{func.attr} -> an attribute{f' ({wrapper})' if wrapper else ''}")
+
+
+def _layout_call(plan: Plan, node: ast.Call) -> None:
+    """`self.lstm.flatten_parameters()` arranges memory for cuDNN: XLA has its own layout."""
+    func, stmt = node.func, plan.unit.tree.parents.get(node)
+    if not isinstance(func, ast.Attribute) or func.attr != "flatten_parameters" or not isinstance(stmt, ast.Expr):
+        return
+    if plan.unit.kind(func.value).tag == "Module":
+        plan.taken.update((node, func))
+        plan.lines[stmt] = lambda _: []
+        plan.found("JM001", node, "torch.nn.RNNBase.flatten_parameters", "flatten_parameters is not needed: XLA lays memory out")
 
 
 def _argument(node: ast.Call, index: int, name: str) -> ast.expr | None:
