@@ -21,6 +21,8 @@ _FOLDER = Path(__file__).parent / "library"
 _ORDER = (
     "base",
     "tensor",
+    "scatter",
+    "windows",
     "special",
     "linalg",
     "linear",

@@ -33,3 +33,11 @@ def polygamma(n, input):
 def view_as_real(input):
     """The real and the imaginary parts side by side in a new last dimension."""
     return jnp.stack([input.real, input.imag], axis=-1)
+
+
+def cumulative_trapezoid(y, x=None, *, dx=1, dim=-1):
+    """The integral of y up to each point along a dimension, by the trapezoidal rule."""
+    y = jnp.moveaxis(y, dim, -1)
+    if x is not None:
+        dx = jnp.diff(x if x.ndim == 1 else jnp.moveaxis(x, dim, -1))
+    return jnp.moveaxis(jnp.cumsum((y[..., 1:] + y[..., :-1]) / 2 * dx, -1), -1, dim)

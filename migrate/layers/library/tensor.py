@@ -155,18 +155,26 @@ def gather(input, dim, index):
     return input[_grid(index, dim)] if input.ndim else input.reshape(1)[index]
 
 
+def _place(input, dim, index):
+    """What scatter writes to."""
+    return input.at[_grid(index, dim)] if input.ndim else input.reshape(1).at[index]
+
+
 def scatter(input, dim, index, src):
     """A copy of the input with src (an array or a number) written to input[index[i][j]][j] for dim 0, and so on."""
-    return input.at[_grid(index, dim)].set(_like_index(src, index))
+    return _place(input, dim, index).set(_like_index(src, index)).reshape(input.shape)
 
 
 def scatter_add(input, dim, index, src):
     """As scatter, but src is added; repeated places add up."""
-    return input.at[_grid(index, dim)].add(_like_index(src, index))
+    return _place(input, dim, index).add(_like_index(src, index)).reshape(input.shape)
 
 
 def scatter_reduce(input, dim, index, src, reduce, *, include_self=True):
     """As scatter, but values for one place are combined: "sum", "prod", "mean", "amax" or "amin"."""
+    if not input.ndim:
+        one = (a.reshape(1) for a in (index, src))
+        return scatter_reduce(input.reshape(1), 0, *one, reduce, include_self=include_self)[0]
     places, src = _grid(index, dim), _like_index(src, index)
     if not include_self:
         info = jnp.finfo if jnp.issubdtype(input.dtype, jnp.floating) else jnp.iinfo
@@ -176,8 +184,18 @@ def scatter_reduce(input, dim, index, src, reduce, *, include_self=True):
         count = jnp.full(input.shape, int(include_self), jnp.int32).at[places].add(1)
         total, count = input.at[places].add(src), jnp.maximum(count, 1)
         return total / count if jnp.issubdtype(input.dtype, jnp.floating) else total // count
+    if reduce == "prod":  # JAX has no gradient of a scattered product
+        return input * _product_by_place(input, dim, index, src)
     ref = input.at[places]
-    return {"sum": ref.add, "prod": ref.multiply, "amax": ref.max, "amin": ref.min}[reduce](src)
+    return {"sum": ref.add, "amax": ref.max, "amin": ref.min}[reduce](src)
+
+
+def _product_by_place(input, dim, index, src):
+    """For each element of the input, the product of what is written there."""
+    src, index = (jnp.moveaxis(jnp.broadcast_to(a, index.shape), dim, -1) for a in (src, index))
+    here = index[..., None, :] == jnp.arange(input.shape[dim])[:, None]
+    product = jnp.moveaxis(jnp.where(here, src[..., None, :], 1).prod(-1), -1, dim)
+    return jnp.pad(product, [(0, n - m) for n, m in zip(input.shape, product.shape)], constant_values=1)
 
 
 def _along(input, dim, index):
