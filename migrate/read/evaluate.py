@@ -395,7 +395,7 @@ class Evaluator:
         return _BUILTIN_CALLS.get(fn.id, UNKNOWN) if isinstance(fn, ast.Name) else UNKNOWN
 
     def _imported(self, dotted: str, node: ast.Call, args: list[Kind]) -> Kind:
-        if dotted.startswith("numpy."):
+        if dotted.startswith(("numpy.", "jax.")):  # an array, and no tensor of torch
             return NUMPY
         if dotted in ("einops.rearrange", "einops.repeat", "einops.reduce", "einops.einsum"):
             return args[0] if args and args[0].tag == "numpy" else TENSOR.because("einops result")

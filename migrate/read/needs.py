@@ -55,6 +55,21 @@ class Needs:
         return any(c in self.classes for c in facts.lineage())
 
 
+GIVEN = ("rngs", "key", "rng_key")  # arguments and parameters that an earlier run added
+
+
+def is_converted(unit: Unit) -> bool:
+    """Whether the file is already one of JAX, in part at least: it imports it."""
+    return any(b.target.partition(".")[0] in ("jax", "flax") for bs in unit.scopes.module.bindings.values() for b in bs)
+
+
+def own_key(facts: FunctionFacts) -> str:
+    """The keyword-only parameter through which a converted function is given a key already, "" when it has none."""
+    if not is_converted(facts.unit):
+        return ""
+    return next((a.arg for a in facts.node.args.kwonlyargs if a.arg in GIVEN), "")
+
+
 def find_needs(project: Project, book: RuleBook, catalogue: Mapping[str, Layer]) -> Needs:
     """Look at every call of the project. Needs `infer` to have run."""
     needs = Needs()
@@ -121,7 +136,7 @@ def _scan(
             needs.seeded.add(home or unit)
             continue
         site = _site(unit, node, home, dotted, book, catalogue)
-        if site is None:
+        if site is None or any(k.arg in GIVEN for k in node.keywords) and is_converted(unit):
             continue
         needs.sites[node] = site
         callee = site.callee
@@ -302,6 +317,8 @@ def _charge(
     """Let the function around a needing call take what the call needs."""
     if home is None:
         return
+    if any(own_key(f) for f in outer_functions(home)) or _is_nnx(home):
+        return
     for facts in outer_functions(home):
         if facts in needs.initial or facts in needs.rngs:
             needs.rngs.add(facts)
@@ -329,6 +346,14 @@ def _charge(
     else:
         needs.roots.discard(home)
         needs.keys.add(home)
+
+
+def _is_nnx(home: FunctionFacts) -> bool:
+    """A method of a class that an earlier run has converted."""
+    owner = next((f.owner for f in outer_functions(home) if f.owner), None)
+    return owner is not None and any(
+        b.startswith("flax.nnx.") for c in owner.lineage() for b in c.bases if isinstance(b, str)
+    )
 
 
 def _is_root(home: FunctionFacts, called_from: Mapping[FunctionFacts, set[FunctionFacts | None]]) -> bool:

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from .plan import Plan
 
 
-def layer_call(plan: Plan, row: Row, node: ast.Call, dotted: str, receiver: ast.expr | None, evidence: str = "") -> bool:
+def layer_call(
+    plan: Plan, row: Row, node: ast.Call, dotted: str, receiver: ast.expr | None, evidence: str = ""
+) -> bool:
     """Turn `nn.Linear(a, b)` into `Linear(a, b, rngs=rngs)`: the name changes, the arguments stay where they are.
 
     Arguments that the library does not have are taken out when the row drops them or they are torch's default; else the
@@ -46,9 +48,23 @@ def layer_call(plan: Plan, row: Row, node: ast.Call, dotted: str, receiver: ast.
         plan.key_calls[node] = key_parameter(row, entry)
     note = row.notes[0] if row.notes else None
     if wants_key:
-        plan.found("JM121", node, dotted, f"{dotted} -> {name}: other numbers than torch's generator", rule=row.name, evidence=evidence)
+        plan.found(
+            "JM121",
+            node,
+            dotted,
+            f"{dotted} -> {name}: other numbers than torch's generator",
+            rule=row.name,
+            evidence=evidence,
+        )
     else:
-        plan.found(note.code if note else "JM001", node, dotted, note.text if note else f"{dotted} -> {name}", rule=row.name, evidence=evidence)
+        plan.found(
+            note.code if note else "JM001",
+            node,
+            dotted,
+            note.text if note else f"{dotted} -> {name}",
+            rule=row.name,
+            evidence=evidence,
+        )
     return True
 
 
@@ -95,7 +111,11 @@ def _method_to_function(plan: Plan, node: ast.Call, receiver: ast.expr, name: st
         first = writer.at_level(receiver, 1)
         if not arguments.strip():
             return f"{name}({first}{arguments})"
-        return f"{name}({first}, {arguments.lstrip()})" if "\n" not in arguments[: len(arguments) - len(arguments.lstrip())] else f"{name}({first},{arguments})"
+        return (
+            f"{name}({first}, {arguments.lstrip()})"
+            if "\n" not in arguments[: len(arguments) - len(arguments.lstrip())]
+            else f"{name}({first},{arguments})"
+        )
 
     plan.whole[node] = Whole(build, ATOM, (receiver, *node.args, *node.keywords))
 
@@ -127,7 +147,9 @@ def _outer_end(text: str, end: int, limit: int) -> int:
 
 
 def add_argument(plan: Plan, node: ast.Call, text: str) -> None:
-    """Append an argument to a call, in the layout the call has."""
+    """Append an argument to a call, in the layout the call has. Nothing when the call names it already."""
+    if any(k.arg == text.partition("=")[0] for k in node.keywords):
+        return
     tree = plan.unit.tree
     close = tree.end(node) - 1
     ends = [tree.end(a) for a in node.args] + [tree.end(k) for k in node.keywords]
@@ -137,7 +159,12 @@ def add_argument(plan: Plan, node: ast.Call, text: str) -> None:
     last = max(ends)
     tail = tree.text[last:close]
     if "," not in _code(tail):
-        plan.point(node, close if "\n" not in tail else last + _closing(tail), close if "\n" not in tail else last + _closing(tail), f", {text}")
+        plan.point(
+            node,
+            close if "\n" not in tail else last + _closing(tail),
+            close if "\n" not in tail else last + _closing(tail),
+            f", {text}",
+        )
     elif "\n" in tail:
         first = min([tree.start(a) for a in node.args] + [tree.start(k) for k in node.keywords])
         line = tree.line_starts[tree.position(max(tree.start(a) for a in [*node.args, *node.keywords]))[0] - 1]

@@ -15,9 +15,11 @@ LIMIT = 110
 def mark_left(plan: Plan, nodes: Sequence[tuple[ast.AST, Finding]]) -> None:
     """Put one comment for each finding in `nodes` before the statement that holds it.
 
-    A statement that has such comments from an earlier run keeps those and gets no more: what is known of it now that
-    half of it is converted is less than what was known then.
+    A file that has such comments from an earlier run keeps those and gets no more: of a file that is half converted
+    less is known than was known then.
     """
+    if TODO in plan.unit.tree.text:
+        return
     seen: set[tuple[ast.stmt, str]] = set()
     for node, finding in nodes:
         if fate(finding.code) not in ("left", "unmapped"):
@@ -25,7 +27,7 @@ def mark_left(plan: Plan, nodes: Sequence[tuple[ast.AST, Finding]]) -> None:
         stmt = _statement(plan, node)
         text = " ".join(f"{TODO}{finding.code}): {finding.message}".split())
         text = text if len(text) <= LIMIT else text[: LIMIT - 1] + "…"
-        if stmt is None or (stmt, text) in seen or _marked(plan, stmt):
+        if stmt is None or (stmt, text) in seen:
             continue
         seen.add((stmt, text))
         plan.before.setdefault(stmt, []).append(text)
@@ -43,18 +45,3 @@ def _statement(plan: Plan, node: ast.AST) -> ast.stmt | None:
             return None
         stmt = tree.statement(up)
     return stmt
-
-
-def _marked(plan: Plan, stmt: ast.stmt) -> bool:
-    """Whether a comment of an earlier run stands among the comment lines just above a statement."""
-    tree = plan.unit.tree
-    at = stmt.decorator_list[0] if getattr(stmt, "decorator_list", None) else stmt  # type: ignore[attr-defined]
-    line = tree.position(tree.start(at))[0] - 1
-    while line > 0:
-        row = tree.text[tree.line_starts[line - 1] : tree.line_starts[line]].strip()
-        if not row.startswith("#"):
-            return False
-        if row.startswith(TODO):
-            return True
-        line -= 1
-    return False
