@@ -13,6 +13,7 @@ def passes() -> Sequence[Callable[[Plan], None]]:
     from .calls import plan_calls
     from .devices import plan_devices
     from .dtypes import plan_dtypes
+    from .fstrings import plan_fstrings
     from .indexing import plan_indexing
     from .inplace import plan_inplace
     from .modules import plan_modules
@@ -30,4 +31,5 @@ def passes() -> Sequence[Callable[[Plan], None]]:
         plan_dtypes,
         plan_keys,
         plan_borders,
+        plan_fstrings,
     )
