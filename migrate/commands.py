@@ -10,9 +10,8 @@ from pathlib import Path
 
 from .config import ExitCode, FailOn, Settings, load_settings
 from .files import STDIN, Input, InputError, Reading, decode_outcome, find_inputs, read_all
-from .gate import skipped, wants_conversion
+from .gate import LAYER_FILE, skipped, wants_conversion
 from .output import (
-    LAYER_FILE,
     OutputError,
     Place,
     Write,
@@ -97,7 +96,8 @@ class Conversion:
         if stdin and self.write:
             raise InputError("standard input cannot be converted in place; leave --write out")
         where = place(self.output, [] if stdin else [Path(p) for p in paths])
-        work = convert_paths(paths, self.options, without=where.output if where.folder else None)
+        without = where.output if where.folder else None
+        work = convert_paths(paths, self.options, without, in_place=where.output is None)
         writes = self._writes(work, where) + _report_writes(work.run, self.options)
         if self._shows_diff(stdin):
             style = style_for(sys.stdout)
@@ -162,7 +162,9 @@ class Conversion:
         _say(lines)
 
 
-def convert_paths(paths: Sequence[str], options: Options, without: Path | None = None) -> Work:
+def convert_paths(
+    paths: Sequence[str], options: Options, without: Path | None = None, *, in_place: bool = True
+) -> Work:
     """Read what `paths` name and convert it. `without` is a folder of earlier output that is no input."""
     stdin = is_stdin(paths)
     settings = load_settings(Path.cwd() if stdin else Path(paths[0]))
@@ -173,7 +175,7 @@ def convert_paths(paths: Sequence[str], options: Options, without: Path | None =
         rules=(*settings.rules, *options.rules),
     )
     inputs = () if stdin else tuple(find_inputs([Path(p) for p in paths], settings.exclude, without))
-    reading = _read_stdin() if stdin else read_all(inputs)
+    reading = _read_stdin() if stdin else read_all(inputs, in_place=in_place)
     return Work(_convert(reading, settings), inputs, settings)
 
 

@@ -8,7 +8,7 @@ import os
 import stat
 import tokenize
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -78,9 +78,12 @@ def find_inputs(paths: Sequence[Path], exclude: Iterable[str] = (), without: Pat
     return list(found.values())
 
 
-def read_all(inputs: Iterable[Input]) -> Reading:
-    """Read every input. One that is no text raises InputError if it was named itself, else it is a failed outcome."""
-    readings = [_read(item) for item in inputs]
+def read_all(inputs: Iterable[Input], *, in_place: bool = True) -> Reading:
+    """Read every input. One that is no text raises InputError if it was named itself, else it is a failed outcome.
+
+    `in_place` says that a file that was named itself is written where it stands.
+    """
+    readings = [_read(item, layer_module(item, in_place=in_place)) for item in inputs]
     return Reading(tuple(s for r in readings for s in r.sources), tuple(f for r in readings for f in r.failed))
 
 
@@ -134,9 +137,20 @@ def decode(path: str, data: bytes) -> Source:
         raise DecodeError((line, column), message) from error
 
 
-def _read(item: Input) -> Reading:
+def layer_module(item: Input, *, in_place: bool = True) -> str:
+    """How the converted file imports the layer file, which stands at `item.root`: relatively when that is a package.
+
+    A file that was named itself and is written elsewhere leaves its package.
+    """
+    if (item.named and not in_place) or not (item.root / "__init__.py").exists():
+        return "nnx_layers"
+    return "." * len(item.relative.parts) + "nnx_layers"
+
+
+def _read(item: Input, layers: str) -> Reading:
     try:
-        return decode_outcome(str(item.path), read_bytes(item.path))
+        reading = decode_outcome(str(item.path), read_bytes(item.path))
+        return replace(reading, sources=tuple(replace(s, layers=layers) for s in reading.sources))
     except InputError as error:
         if item.named:
             raise

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .files import Input
+from .gate import LAYER_FILE
 from .report.findings import Outcome, Run
-
-LAYER_FILE = "nnx_layers.py"
 
 
 class OutputError(Exception):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from .config import Settings
 from .engine import convert_unit
-from .gate import skipped, wants_conversion
+from .gate import is_layer_file, skipped, wants_conversion
 from .layers import catalogue, emit
 from .read.infer import infer
 from .read.needs import find_needs
@@ -17,10 +17,10 @@ from .rulebook import RuleBook
 
 
 def convert_files(sources: Sequence[Source], book: RuleBook, settings: Settings | None = None) -> Run:
-    """Convert `sources` together. Returns a Run with one Outcome a source, in the order given, and the layer file's text."""
+    """Convert `sources` together: one Outcome a source, in the order given, and the layer file's text."""
     settings = settings or Settings()
     relevant = [s for s in sources if wants_conversion(s)]
-    everything = list(sources) if relevant else []
+    everything = [s for s in sources if not is_layer_file(s)] if relevant else []
     project, errors = open_project(everything, book)
     infer(project)
     needs = find_needs(project, book, catalogue())
@@ -32,7 +32,7 @@ def convert_files(sources: Sequence[Source], book: RuleBook, settings: Settings 
         elif not wants_conversion(source) or source.path not in units:
             outcomes.append(skipped(source))
         else:
-            outcomes.append(convert_unit(units[source.path], project, needs, settings))
+            outcomes.append(convert_unit(units[source.path], project, needs, settings, source.layers))
     layers = frozenset(name for o in outcomes for name in o.layers)
     if any(c.is_module for u in units.values() for c in u.classes.values()):
         layers |= {"load_state_dict"}
@@ -42,4 +42,6 @@ def convert_files(sources: Sequence[Source], book: RuleBook, settings: Settings 
 def _unparsed(source: Source, error: SyntaxError) -> Outcome:
     line, column = error.lineno or 1, error.offset or 1
     finding = Finding(source.path, (line, column), (line, column), "JM901", "", "", error.msg or "invalid syntax")
-    return Outcome(source.path, "failed", source.text, source.text, (finding,), encoding=source.encoding, bom=source.bom)
+    return Outcome(
+        source.path, "failed", source.text, source.text, (finding,), encoding=source.encoding, bom=source.bom
+    )

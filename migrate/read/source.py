@@ -20,12 +20,16 @@ M = TypeVar("M", bound=ast.AST)
 
 @dataclass(frozen=True)
 class Source:
-    """One file: `text` keeps its own line ends. `path` is the file as the user named it."""
+    """One file: `text` keeps its own line ends. `path` is the file as the user named it.
+
+    `layers` is the module in which the converted file will find the layer library, as its import spells it.
+    """
 
     path: str
     text: str
     encoding: str = "utf-8"
     bom: bool = False
+    layers: str = "nnx_layers"
 
 
 class Tree:
