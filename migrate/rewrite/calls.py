@@ -6,7 +6,7 @@ import ast
 import builtins
 from collections.abc import Iterator
 
-from ..read.kinds import Kind
+from ..read.kinds import CONTAINERS, Kind
 from ..read.source import hidden
 from ..rulebook.condition import holds
 from ..rulebook.load import packages, torch_names
@@ -20,7 +20,6 @@ from .match import Match, Refusal, asker, match, whole
 from .plan import Plan, Whole
 from .writer import Writer
 
-CONTAINER_METHODS = frozenset({"append", "extend", "insert", "items", "keys", "values", "pop", "update", "clear", "get"})
 # Attributes that a JAX array has under torch's name, with torch's meaning.
 SAME_ATTRIBUTES = frozenset({"shape", "dtype", "ndim", "T", "mT", "real", "imag", "nbytes", "itemsize"})
 RECEIVERS = {"Module": "torch.nn.Module.", "Optimizer": "torch.optim.Optimizer.", "Generator": "torch.Generator.",
@@ -242,7 +241,9 @@ def _object_method(plan: Plan, node: ast.Call, func: ast.Attribute, receiver: Ki
     dotted = RECEIVERS[receiver.tag] + func.attr
     row = plan.unit.book.find(dotted)
     if row is None:
-        layer = receiver.tag == "Module" and receiver.facts is None and receiver.name and func.attr not in CONTAINER_METHODS
+        layer = (
+            receiver.tag == "Module" and receiver.facts is None and receiver.name and receiver.name not in CONTAINERS
+        )
         if torch_names().known(dotted) or layer:
             name = f"{receiver.name}.{func.attr}" if layer else dotted
             plan.found("JM302", node, name, f"no rule for {name}", evidence=_why(receiver))
