@@ -56,13 +56,27 @@ TENSOR_ONLY = frozenset(
 )
 
 
+# Keywords by which torch's method differs from one of the same name elsewhere (NumPy says axis, keepdims, ddof).
+TORCH_KEYWORDS = frozenset(
+    {"dim", "keepdim", "rounding_mode", "start_dim", "end_dim", "as_tuple", "unbiased", "descending"}
+)
+
+
 def shows_tensor(node: ast.Call, book: RuleBook) -> bool:
     """Whether a call `value.name(…)` shows that `value` is a tensor: only tensors have the method, and the arguments fit
-    torch's signature (`xp.matmul(a, b)` calls a function of a module)."""
-    if not isinstance(node.func, ast.Attribute) or node.func.attr not in TENSOR_ONLY:
+    torch's signature (`xp.matmul(a, b)` calls a function of a module). So does a keyword that only torch has."""
+    if not isinstance(node.func, ast.Attribute):
+        return False
+    if node.func.attr not in TENSOR_ONLY and not any(_is_torch(k) for k in node.keywords):
         return False
     row = book.find(f"torch.Tensor.{node.func.attr}")
     if row is None or row.signature is None:
-        return node.func.attr.endswith("_")
+        return node.func.attr in TENSOR_ONLY and node.func.attr.endswith("_")
     bound = bind(row.signature, node, node.func.value)
     return not isinstance(bound, Mismatch) or bound.reason == "star"
+
+
+def _is_torch(keyword: ast.keyword) -> bool:
+    """A keyword of torch; names of dimensions (`dim="time"`) are those of other libraries."""
+    named = isinstance(keyword.value, ast.Constant) and isinstance(keyword.value.value, str)
+    return keyword.arg in TORCH_KEYWORDS and not (keyword.arg == "dim" and named)

@@ -36,7 +36,9 @@ def hardshrink(input, lambd=0.5):
 
 def softshrink(input, lambd=0.5):
     """0 between -lambd and lambd, x moved towards 0 by lambd elsewhere."""
-    return jnp.where(input > lambd, input - lambd, jnp.where(input >= -lambd, 0, input + lambd))
+    return jnp.where(
+        input > lambd, input - lambd, jnp.where(input < -lambd, input + lambd, 0 * lax.stop_gradient(input))
+    )
 
 
 def tanhshrink(input):

@@ -12,7 +12,9 @@ _PAD_MODES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 
 
 def _tuple(value, n):
-    return tuple(value) if isinstance(value, (tuple, list)) else (value,) * n
+    if not isinstance(value, (tuple, list)):
+        return (value,) * n
+    return tuple(value) * n if len(value) == 1 else tuple(value)
 
 
 def _same_or_pairs(padding, kernel_size, dilation):

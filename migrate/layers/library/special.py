@@ -14,7 +14,10 @@ def digamma(input):
     """Derivative of log(gamma). By reflection below 0, since JAX's gradient is wrong there."""
     below = input < 0
     mirrored = jax.scipy.special.digamma(jnp.where(below, 1 - input, input))
-    return jnp.where(below, mirrored - jnp.pi * _cotangent(jnp.where(below, input, 0.5)), mirrored)
+    below_zero = jnp.where(
+        input == jnp.round(input), jnp.nan, mirrored - jnp.pi * _cotangent(jnp.where(below, input, 0.5))
+    )
+    return jnp.where(below, below_zero, mirrored)
 
 
 def polygamma(n, input):
@@ -41,3 +44,30 @@ def cumulative_trapezoid(y, x=None, *, dx=1, dim=-1):
     if x is not None:
         dx = jnp.diff(x if x.ndim == 1 else jnp.moveaxis(x, dim, -1))
     return jnp.moveaxis(jnp.cumsum((y[..., 1:] + y[..., :-1]) / 2 * dx, -1), -1, dim)
+
+
+_OTHER_WAY = {None: "forward", "backward": "forward", "forward": "backward", "ortho": "ortho"}
+
+
+def hfftn(input, s=None, dim=None, norm=None):
+    """The real spectrum of a signal that is hermitian in its last dimension."""
+    if s is not None and dim is None:
+        dim = tuple(range(-len(s), 0))
+    return jnp.fft.irfftn(jnp.conj(input), s, dim, norm=_OTHER_WAY[norm])
+
+
+def ihfftn(input, s=None, dim=None, norm=None):
+    """The inverse of hfftn: half of the hermitian signal of a real spectrum."""
+    if s is not None and dim is None:
+        dim = tuple(range(-len(s), 0))
+    return jnp.conj(jnp.fft.rfftn(input, s, dim, norm=_OTHER_WAY[norm]))
+
+
+def hfft2(input, s=None, dim=(-2, -1), norm=None):
+    """hfftn over two dimensions."""
+    return hfftn(input, s, dim, norm)
+
+
+def ihfft2(input, s=None, dim=(-2, -1), norm=None):
+    """ihfftn over two dimensions."""
+    return ihfftn(input, s, dim, norm)

@@ -155,19 +155,19 @@ def gather(input, dim, index):
     return input[_grid(index, dim)] if input.ndim else input.reshape(1)[index]
 
 
-def _place(input, dim, index):
+def _target(input, dim, index):
     """What scatter writes to."""
     return input.at[_grid(index, dim)] if input.ndim else input.reshape(1).at[index]
 
 
 def scatter(input, dim, index, src):
     """A copy of the input with src (an array or a number) written to input[index[i][j]][j] for dim 0, and so on."""
-    return _place(input, dim, index).set(_like_index(src, index)).reshape(input.shape)
+    return _target(input, dim, index).set(_like_index(src, index)).reshape(input.shape)
 
 
 def scatter_add(input, dim, index, src):
     """As scatter, but src is added; repeated places add up."""
-    return _place(input, dim, index).add(_like_index(src, index)).reshape(input.shape)
+    return _target(input, dim, index).add(_like_index(src, index)).reshape(input.shape)
 
 
 def scatter_reduce(input, dim, index, src, reduce, *, include_self=True):
@@ -195,7 +195,7 @@ def _product_by_place(input, dim, index, src):
     src, index = (jnp.moveaxis(jnp.broadcast_to(a, index.shape), dim, -1) for a in (src, index))
     here = index[..., None, :] == jnp.arange(input.shape[dim])[:, None]
     product = jnp.moveaxis(jnp.where(here, src[..., None, :], 1).prod(-1), -1, dim)
-    return jnp.pad(product, [(0, n - m) for n, m in zip(input.shape, product.shape)], constant_values=1)
+    return jnp.pad(product, [(0, n - m) for n, m in zip(input.shape, product.shape, strict=True)], constant_values=1)
 
 
 def _along(input, dim, index):
