@@ -115,7 +115,9 @@ def kl_div(input, target, reduction="mean", log_target=False):
         loss = jnp.exp(target) * (target - input)
     else:
         loss = jax.scipy.special.xlogy(target, target) - target * input
-    return loss.sum() / input.shape[0] if reduction == "batchmean" else _reduce(loss, reduction)
+    if reduction == "batchmean":
+        return loss.sum() / (input.shape[0] if input.ndim else 1)
+    return _reduce(loss, reduction)
 
 
 def poisson_nll_loss(input, target, log_input=True, full=False, eps=1e-8, reduction="mean"):

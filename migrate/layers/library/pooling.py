@@ -196,7 +196,7 @@ class AvgPool3d(_AvgPool):
 def _lp_pool(input, n, norm_type, kernel_size, stride, ceil_mode):
     count = math.prod(_tuple(kernel_size, n))
     total = _avg_pool(input**norm_type, n, kernel_size, stride, 0, ceil_mode, True) * count
-    return jnp.where(total > 0, total, 0) ** (1 / norm_type)
+    return (jnp.sign(total) * jax.nn.relu(jnp.abs(total))) ** (1 / norm_type)
 
 
 def lp_pool1d(input, norm_type, kernel_size, stride=None, ceil_mode=False):
