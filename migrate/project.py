@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import gc
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from .config import Settings
 from .engine import convert_unit
@@ -18,7 +20,23 @@ from .rulebook import RuleBook
 
 def convert_files(sources: Sequence[Source], book: RuleBook, settings: Settings | None = None) -> Run:
     """Convert `sources` together: one Outcome a source, in the order given, and the layer file's text."""
-    settings = settings or Settings()
+    with _uncollected():
+        return _convert(sources, book, settings or Settings())
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without the cyclic garbage collector: it would walk all trees again and again, and they live until the end."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+def _convert(sources: Sequence[Source], book: RuleBook, settings: Settings) -> Run:
     relevant = [s for s in sources if wants_conversion(s)]
     everything = [s for s in sources if not is_layer_file(s)] if relevant else []
     project, errors = open_project(everything, book)

@@ -10,8 +10,26 @@ from typing import TYPE_CHECKING
 from ..rulebook.rows import Row
 from .facts import ClassFacts, FunctionFacts
 from .kinds import (
-    BOOL, CONTAINERS, DEVICE, DTYPE, FLOAT, INT, MODULE, NONE, NUMBERS, NUMPY, OTHER, SHAPE, STR, TENSOR,
-    UNKNOWN, VARIABLE, Kind, join, join_all, kind_of_result,
+    BOOL,
+    CONTAINERS,
+    DEVICE,
+    DTYPE,
+    FLOAT,
+    INT,
+    MODULE,
+    NONE,
+    NUMBERS,
+    NUMPY,
+    OTHER,
+    SHAPE,
+    STR,
+    TENSOR,
+    UNKNOWN,
+    VARIABLE,
+    Kind,
+    join,
+    join_all,
+    kind_of_result,
 )  # fmt: skip
 from .scopes import COMPREHENSIONS
 from .tensor_only import shows_tensor
@@ -97,7 +115,7 @@ class Evaluator:
         row = self.unit.book.find(dotted)
         if row is None:
             return UNKNOWN
-        if row.get("layer") and row.short[0].isupper() or dotted in (*CONTAINERS, "torch.nn.Module"):
+        if (row.get("layer") and row.short[0].isupper()) or dotted in (*CONTAINERS, "torch.nn.Module"):
             return Kind("Class", dotted)
         if row.get("const") or row.get("property"):
             return kind_of_result(str(row.get("gives", "dtype" if self._is_dtype(row) else "other")))
@@ -388,7 +406,7 @@ class Evaluator:
         kind = self.unit.kind(fn)
         if isinstance(kind.facts, FunctionFacts):
             for arg, name in zip(node.args[1:], kind.facts.node.args.args, strict=False):
-                kind.facts.saw(name.arg, self.unit.kind(arg).element())
+                kind.facts.saw(name.arg, self.unit.kind(arg).element(), self.unit)
             return kind.facts.returns
         if kind.tag == "Module":
             return self._call_module(kind, node, [], {})

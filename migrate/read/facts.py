@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -16,27 +17,42 @@ if TYPE_CHECKING:
 class FunctionFacts:
     """A function or method. `owner` is its class.
 
-    `params` holds what the call sites of the last round pass, `seen` those of this one.
+    `params` holds what the call sites of the last round pass, `seen` those of this one, by the unit they stand in.
     """
 
     node: ast.FunctionDef | ast.AsyncFunctionDef
     unit: Unit
     owner: ClassFacts | None = None
     params: dict[str, Kind] = field(default_factory=dict)
-    seen: dict[str, Kind] = field(default_factory=dict)
+    seen: dict[Unit, dict[str, Kind]] = field(default_factory=dict)
     returns: Kind = UNKNOWN
 
     @property
     def name(self) -> str:
         return self.node.name
 
-    def saw(self, param: str, kind: Kind) -> None:
-        """A call site of this round passes a value of `kind`."""
-        self.seen[param] = join(self.seen[param], kind) if param in self.seen else kind
+    def saw(self, param: str, kind: Kind, where: Unit) -> None:
+        """A call site in `where` passes a value of `kind`."""
+        seen = self.seen.setdefault(where, {})
+        seen[param] = join(seen[param], kind) if param in seen else kind
 
-    def next_round(self) -> None:
-        """What the last round's call sites passed is what this round starts from."""
-        self.params, self.seen = self.seen, {}
+    def next_round(self, stale: Set[Unit]) -> None:
+        """What the last round's call sites passed is what this round starts from; those in `stale` are looked at anew."""
+        params: dict[str, Kind] = {}
+        for seen in self.seen.values():
+            for name, kind in seen.items():
+                params[name] = join(params[name], kind) if name in params else kind
+        self.params = params
+        self.seen = {unit: seen for unit, seen in self.seen.items() if unit not in stale}
+
+    def units_passed(self) -> Iterator[Unit]:
+        """The units whose classes and functions are handed to this function."""
+        todo = [kind for seen in self.seen.values() for kind in seen.values()]
+        while todo:
+            kind = todo.pop()
+            if kind.facts is not None:
+                yield kind.facts.unit
+            todo += kind.items
 
 
 @dataclass(eq=False)
@@ -50,9 +66,11 @@ class ClassFacts:
     attributes: dict[str, Kind] = field(default_factory=dict)
     before: dict[str, Kind] = field(default_factory=dict)
 
-    def next_round(self) -> None:
-        """Attributes are found anew each round; until then the last round's count."""
-        self.attributes, self.before = {}, self.attributes
+    def next_round(self, stale: bool) -> None:
+        """Attributes of a stale unit are found anew; until then the last round's count."""
+        self.before = self.attributes
+        if stale:
+            self.attributes = {}
 
     @property
     def name(self) -> str:

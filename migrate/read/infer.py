@@ -6,17 +6,30 @@ Rounds let knowledge travel: what a constructor stores is known in `forward`, wh
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from .evaluate import Env, Evaluator
 from .facts import ClassFacts, FunctionFacts
 from .kinds import (
-    BOOL, DTYPE, FLOAT, INT, MODULE, NONE, OTHER, SHAPE, STR, TENSOR, UNKNOWN, VARIABLE, Kind, join, join_all,
+    BOOL,
+    DTYPE,
+    FLOAT,
+    INT,
+    MODULE,
+    NONE,
+    OTHER,
+    SHAPE,
+    STR,
+    TENSOR,
+    UNKNOWN,
+    VARIABLE,
+    Kind,
+    join,
+    join_all,
     kind_of_annotation,
 )  # fmt: skip
 from .project import Project
-from .tensor_only import shows_tensor
 from .unit import Unit
 
 ROUNDS = 6
@@ -29,27 +42,46 @@ def infer(project: Project) -> None:
         _collect(unit, project)
     for unit in project.units:
         _link_bases(unit, project)
-    last: list[object] = []
+    imports = {unit: project.imported_by(unit) for unit in project.units}
+    known: dict[Unit, object] = {}
+    stale = set(project.units)
     for _ in range(ROUNDS):
         for unit in project.units:
             for function in unit.functions.values():
-                function.next_round()
+                function.next_round(stale)
             for cls in unit.classes.values():
-                cls.next_round()
+                cls.next_round(unit in stale)
         for unit in project.units:
-            Flow(unit, project, unit.tree.root).run_module()
-        now = _knowledge(project)
-        if now == last:
+            if unit in stale:
+                Flow(unit, project, unit.tree.root).run_module()
+        now = {unit: _knowledge(unit) for unit in project.units}
+        changed = {unit for unit in project.units if unit not in known or now[unit] != known[unit]}
+        known = now
+        stale = _affected(project, changed, imports)
+        if not stale:
             break
-        last = now
 
 
-def _knowledge(project: Project) -> list[object]:
-    """What travels between functions: when a round adds nothing to it, all is known."""
-    found: list[object] = []
+def _knowledge(unit: Unit) -> object:
+    """What travels from a unit's functions and classes to others, and to them."""
+    functions = [(dict(f.seen), f.returns) for f in unit.functions.values()]
+    return functions, [c.attributes for c in unit.classes.values()]
+
+
+def _affected(project: Project, changed: set[Unit], imports: Mapping[Unit, set[Unit]]) -> set[Unit]:
+    """The units that can know more now: those that changed, and those that lead to one through imports or parameters."""
+    leads: dict[Unit, set[Unit]] = {}
     for unit in project.units:
-        found += [(f.seen, f.returns) for f in unit.functions.values()]
-        found += [c.attributes for c in unit.classes.values()]
+        passed = {u for f in unit.functions.values() for u in f.units_passed()}
+        for other in imports[unit] | passed:
+            leads.setdefault(other, set()).add(unit)
+    found: set[Unit] = set()
+    todo = list(changed)
+    while todo:
+        unit = todo.pop()
+        if unit not in found:
+            found.add(unit)
+            todo += leads.get(unit, ())
     return found
 
 
@@ -97,9 +129,7 @@ class Flow:
         self.returns: list[Kind] = []
         self.env: Env = {}
         self.seen: Env = {}
-        self._used: dict[str, str] | None = None
         self.lambda_kinds: dict[ast.Lambda, Env] = {}
-        self._writes: frozenset[str] | None = None
 
     # -- bodies ------------------------------------------------------------------------------------------------
 
@@ -117,7 +147,7 @@ class Flow:
         self._run_deferred(deferred)
         annotated = kind_of_annotation(facts.node.returns, self.unit.resolve)
         facts.returns = annotated if annotated.known else join_all(self.returns) if self.returns else NONE
-        if _is_generator(facts.node):
+        if self.unit.usage(facts.node).yields:
             facts.returns = Kind("list", "", (join_all(self.returns),)) if self.returns else Kind("list")
 
     def _run_deferred(self, deferred: list[ast.stmt]) -> None:
@@ -294,7 +324,7 @@ class Flow:
 
     def assign(self, target: ast.expr, kind: Kind, env: Env, value: ast.expr | None = None) -> None:
         if kind.tag == "Variable" and isinstance(target, ast.Name) and isinstance(value, ast.Attribute):
-            if target.id not in self._written():
+            if target.id not in self.unit.usage(self.owner).written:
                 kind = TENSOR.because(kind.why)
         self.unit.kinds[target] = kind
         if isinstance(target, ast.Name):
@@ -440,22 +470,14 @@ class Flow:
 
     def by_use(self, name: str, kind: Kind) -> Kind:
         """Tensor when the function uses `name` as only a tensor can be used."""
-        if self._used is None:
-            self._used = _uses(self.owner, self.unit)
-        why = self._used.get(name)
+        why = self.unit.usage(self.owner).tensors.get(name)
         return TENSOR.because(why) if why else kind
-
-    def _written(self) -> frozenset[str]:
-        """Local names through which this body writes in place: these stay the Variable itself."""
-        if self._writes is None:
-            self._writes = _written_names(self.owner)
-        return self._writes
 
     def lambda_param(self, node: ast.Lambda, name: str) -> Kind:
         known = self.lambda_kinds.get(node, {}).get(name, UNKNOWN)
         if known.known:
             return known
-        why = _uses(node, self.unit).get(name)
+        why = self.unit.usage(node).tensors.get(name)
         return TENSOR.because(why) if why else UNKNOWN
 
     def refine(self, dotted: str, node: ast.Call, kind: Kind) -> Kind:
@@ -482,10 +504,10 @@ class Flow:
         for name, arg, kind in zip(positional, node.args, args, strict=False):
             if isinstance(arg, ast.Starred):
                 break
-            callee.saw(name, kind)
+            callee.saw(name, kind, self.unit)
         for key, kind in keywords.items():
             if key != "**":
-                callee.saw(key, kind)
+                callee.saw(key, kind, self.unit)
 
     def _parameters(self, facts: FunctionFacts) -> Env:
         node, env = facts.node, {}
@@ -534,7 +556,7 @@ class Flow:
             )
         if usual.known and usual.tag != "None":
             return usual.because("its default")
-        if _is_forward(facts) and not _contradicted(facts.node, arg.arg):
+        if _is_forward(facts) and arg.arg not in self.unit.usage(facts.node).unlike_tensor:
             return TENSOR.because("parameter of forward")
         return UNKNOWN
 
@@ -551,125 +573,6 @@ def _is_forward(facts: FunctionFacts) -> bool:
     )
 
 
-def _contradicted(node: FunctionDef, name: str) -> bool:
-    """Whether the function uses its parameter as no tensor is used: looped over, starred, called, keyed by a string …"""
-    for sub in ast.walk(node):
-        if isinstance(sub, (ast.For, ast.comprehension)) and _loops_over(sub.iter, name):
-            return True
-        if isinstance(sub, ast.Starred) and _is(sub.value, name):
-            return True
-        if isinstance(sub, ast.Call) and _is(sub.func, name):
-            return True
-        if (
-            isinstance(sub, ast.Call)
-            and isinstance(sub.func, ast.Name)
-            and sub.func.id == "isinstance"
-            and sub.args
-            and _is(sub.args[0], name)
-        ):
-            return True
-        if (
-            isinstance(sub, ast.Subscript)
-            and _is(sub.value, name)
-            and isinstance(sub.slice, ast.Constant)
-            and isinstance(sub.slice.value, str)
-        ):
-            return True
-        if (
-            isinstance(sub, ast.Compare)
-            and _is(sub.left, name)
-            and any(isinstance(c, ast.Constant) and isinstance(c.value, str) for c in sub.comparators)
-        ):
-            return True
-        if isinstance(sub, ast.Attribute) and _is(sub.value, name) and sub.attr in (
-            "append", "keys", "items", "values", "get", "pop", "extend", "update", "format", "lower", "startswith", "copy",
-        ):  # fmt: skip
-            return True
-    return False
-
-
-def _loops_over(node: ast.expr, name: str) -> bool:
-    if _is(node, name):
-        return True
-    return (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and node.func.id in ("enumerate", "zip", "reversed")
-        and any(_is(a, name) for a in node.args)
-    )
-
-
-def _is(node: ast.expr, name: str) -> bool:
-    return isinstance(node, ast.Name) and node.id == name
-
-
-def _uses(owner: ast.AST, unit: Unit) -> dict[str, str]:
-    """Names that the body uses as only a tensor can be used, with how: a method that only tensors have, an argument of
-    a torch function that takes a tensor there."""
-    found: dict[str, str] = {}
-    todo: list[ast.AST] = list(ast.iter_child_nodes(owner))
-    while todo:
-        node = todo.pop()
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            continue
-        if isinstance(node, ast.Call):
-            if (
-                isinstance(node.func, ast.Attribute)
-                and isinstance(node.func.value, ast.Name)
-                and shows_tensor(node, unit.book)
-            ):
-                found[node.func.value.id] = f"`.{node.func.attr}` is called on it"
-            for name, dotted in _tensor_arguments(node, unit):
-                found.setdefault(name, f"it is an argument of {dotted}")
-        todo += ast.iter_child_nodes(node)
-    return found
-
-
-_TENSOR_PARAMETERS = frozenset(
-    {"self", "input", "mat1", "mat2", "batch1", "batch2", "target", "vec", "vec1", "vec2", "query", "x1", "x2"}
-)
-
-
-def _tensor_arguments(node: ast.Call, unit: Unit) -> list[tuple[str, str]]:
-    """Names (or names subscripted) that a torch function is given where it takes a tensor."""
-    dotted = unit.resolve(node.func) or ""
-    if not dotted.startswith("torch.") or not node.args:
-        return []
-    row = unit.book.find(dotted)
-    if row is None or row.signature is None:
-        return []
-    found = []
-    for arg, param in zip(node.args, row.signature.params, strict=False):
-        if param.name not in _TENSOR_PARAMETERS or param.kind != "normal":
-            continue
-        while isinstance(arg, ast.Subscript):
-            arg = arg.value
-        if isinstance(arg, ast.Name):
-            found.append((arg.id, dotted))
-    return found
-
-
-def _written_names(owner: ast.AST) -> frozenset[str]:
-    found = set()
-    for node in ast.walk(owner):
-        target: ast.AST | None = None
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr.endswith("_"):
-            target = node.args[0] if node.args and isinstance(node.func.value, (ast.Name, ast.Attribute)) and (
-                ast.unparse(node.func.value).endswith("init")
-            ) else node.func.value  # fmt: skip
-        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
-            target = node.value
-        elif isinstance(node, ast.AugAssign):
-            target = node.target
-        elif isinstance(node, ast.Attribute) and node.attr == "data":
-            target = node
-        while isinstance(target, (ast.Attribute, ast.Subscript)):
-            target = target.value
-        if isinstance(target, ast.Name):
-            found.add(target.id)
-    return frozenset(found)
-
-
 def _through(callee: FunctionFacts, node: ast.Call, args: list[Kind], keywords: dict[str, Kind]) -> Kind | None:
     """The result of a function that only hands its arguments on (`default(x, d)`): the join of those it returns."""
     spec = callee.node.args
@@ -678,33 +581,19 @@ def _through(callee: FunctionFacts, node: ast.Call, args: list[Kind], keywords: 
         names = names[1:]
     given = dict(zip(names, args, strict=False)) | keywords
     kinds: list[Kind] = []
-    for sub in ast.walk(callee.node):
-        if isinstance(sub, ast.Return) and sub.value is not None:
-            for value in _alternatives(sub.value):
-                if isinstance(value, ast.Name) and value.id in given:
-                    kinds.append(given[value.id])
-                elif isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id in given:
-                    continue
-                else:
-                    return None
+    for value in callee.unit.usage(callee.node).returned:
+        if isinstance(value, ast.Name) and value.id in given:
+            kinds.append(given[value.id])
+        elif isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id in given:
+            continue
+        else:
+            return None
     result = join_all(kinds) if kinds else UNKNOWN
     return result if result.known else None
 
 
-def _alternatives(node: ast.expr) -> list[ast.expr]:
-    if isinstance(node, ast.IfExp):
-        return _alternatives(node.body) + _alternatives(node.orelse)
-    if isinstance(node, ast.BoolOp):
-        return [a for v in node.values for a in _alternatives(v)]
-    return [node]
-
-
 def _is_static(node: FunctionDef) -> bool:
     return any(isinstance(d, ast.Name) and d.id == "staticmethod" for d in node.decorator_list)
-
-
-def _is_generator(node: FunctionDef) -> bool:
-    return any(isinstance(s, (ast.Yield, ast.YieldFrom)) for stmt in node.body for s in ast.walk(stmt))
 
 
 def _leaves(body: list[ast.stmt]) -> bool:

@@ -136,7 +136,7 @@ def _scan(
             needs.seeded.add(home or unit)
             continue
         site = _site(unit, node, home, dotted, book, catalogue)
-        if site is None or any(k.arg in GIVEN for k in node.keywords) and is_converted(unit):
+        if site is None or (any(k.arg in GIVEN for k in node.keywords) and is_converted(unit)):
             continue
         needs.sites[node] = site
         callee = site.callee

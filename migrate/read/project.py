@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,6 +23,28 @@ class Project:
     @cached_property
     def by_module(self) -> dict[str, Unit]:
         return {u.module: u for u in self.units if u.module}
+
+    @cached_property
+    def calls(self) -> dict[str, list[tuple[Unit, ast.Call]]]:
+        """All calls of the project, by the bare name that is called."""
+        found: dict[str, list[tuple[Unit, ast.Call]]] = {}
+        for unit in self.units:
+            for node in unit.tree.all(ast.Call):
+                func = node.func
+                name = func.attr if isinstance(func, ast.Attribute) else func.id if isinstance(func, ast.Name) else ""
+                found.setdefault(name, []).append((unit, node))
+        return found
+
+    def imported_by(self, unit: Unit) -> set[Unit]:
+        """The units that `unit` imports from, star imports included."""
+        targets = {b.target for s in unit.scopes.of.values() for bs in s.bindings.values() for b in bs if b.target}
+        found: set[Unit] = set()
+        for dotted in targets | {star for s in unit.scopes.of.values() for star in s.stars}:
+            while dotted:
+                if dotted in self.by_module:
+                    found.add(self.by_module[dotted])
+                dotted = dotted.rpartition(".")[0]
+        return found - {unit}
 
     def holds(self, dotted: str) -> bool:
         """Whether a dotted name leads into a module of the run."""

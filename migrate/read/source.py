@@ -62,6 +62,19 @@ class Tree:
         at = self._index[node]
         return self.nodes[at : self._stops[at]]
 
+    def own(self, node: ast.AST) -> list[ast.AST]:
+        """The nodes below `node` that are not in a function or class inside it."""
+        at, stop = self._index[node] + 1, self._stops[self._index[node]]
+        found: list[ast.AST] = []
+        while at < stop:
+            below = self.nodes[at]
+            if isinstance(below, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                at = self._stops[at]
+                continue
+            found.append(below)
+            at += 1
+        return found
+
     def all(self, kind: type[N]) -> list[N]:
         """The nodes of exactly this type, in the order of the text."""
         return self._by_type.get(kind, [])

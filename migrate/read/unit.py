@@ -12,6 +12,7 @@ from .facts import ClassFacts, FunctionFacts
 from .kinds import UNKNOWN, Kind
 from .scopes import Binding, Scope, Scopes
 from .source import Source, Tree
+from .usage import Usage
 
 
 @dataclass(eq=False)
@@ -27,12 +28,19 @@ class Unit:
     classes: dict[ast.ClassDef, ClassFacts] = field(default_factory=dict)
     functions: dict[ast.AST, FunctionFacts] = field(default_factory=dict)
     _resolved: dict[ast.AST, str | None] = field(default_factory=dict)
+    _usages: dict[ast.AST, Usage] = field(default_factory=dict)
 
     def kind(self, node: ast.AST) -> Kind:
         return self.kinds.get(node, UNKNOWN)
 
     def scope(self, node: ast.AST) -> Scope:
         return self.scopes.scope_of(node, self.tree.parents)
+
+    def usage(self, owner: ast.AST) -> Usage:
+        """How the body of a function, class or module uses its names."""
+        if owner not in self._usages:
+            self._usages[owner] = Usage(self, owner)
+        return self._usages[owner]
 
     def resolve(self, node: ast.AST) -> str | None:
         """The dotted name that an expression leads to by its imports (`torch.nn.Linear`), in torch's canonical spelling.

@@ -183,11 +183,16 @@ def _leave(plan: Plan, failed: dict[ast.Call, str]) -> None:
         )  # fmt: skip
 
 
+_OF_OPTIMIZERS = frozenset(("param_groups", "state", "defaults", "zero_grad", "step"))
+
+
 def _other_uses(plan: Plan, steps: list[Step], failed: dict[ast.Call, str]) -> None:
     """What else is done with an optimizer: a zero_grad goes with its optimizer's steps, the rest is left."""
     unit = plan.unit
     for node in unit.tree.parents:
-        if not isinstance(node, ast.Attribute) or node in plan.taken or not is_optimizer(unit, node.value):
+        if not isinstance(node, ast.Attribute) or node in plan.taken or node.attr not in _OF_OPTIMIZERS:
+            continue
+        if not is_optimizer(unit, node.value):
             continue
         call = unit.tree.parents[node]
         if node.attr in ("param_groups", "state", "defaults"):

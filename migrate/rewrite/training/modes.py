@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from ...read.facts import FunctionFacts
 from ...read.kinds import Kind
 from ...read.liveness import Liveness
+from ...read.unit import Unit
 from ..plan import Plan
 from ..writer import Writer
 from .flow import uses
@@ -276,11 +277,8 @@ def _under_no_grad(plan: Plan, node: ast.AST) -> bool:
 
 def _callers(plan: Plan, name: str) -> Iterator[tuple[Plan, ast.Call]]:
     """Calls of that name anywhere in the project."""
-    for unit in plan.project.units:
-        view = plan if unit is plan.unit else Plan(unit, plan.project, plan.catalogue, plan.needs)
-        for node in unit.tree.parents:
-            if isinstance(node, ast.Call):
-                func = node.func
-                called = func.attr if isinstance(func, ast.Attribute) else func.id if isinstance(func, ast.Name) else ""
-                if called == name:
-                    yield view, node
+    views: dict[Unit, Plan] = {plan.unit: plan}
+    for unit, node in plan.project.calls.get(name, ()):
+        if unit not in views:
+            views[unit] = Plan(unit, plan.project, plan.catalogue, plan.needs)
+        yield views[unit], node
