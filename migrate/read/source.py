@@ -6,7 +6,7 @@ import ast
 import bisect
 import io
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
@@ -161,6 +161,25 @@ class Tree:
         """Spans of the comments, in order."""
         if "#" not in self.text:
             return []
+        strings = [(self.start(n), self.end(n)) for n in self.both(ast.Constant, ast.JoinedStr) if _is_string(n)]
+        strings = [(start, end) for start, end in strings if self.text.find("#", start, end) >= 0]
+        if any(self.text.find("\n", start, end) >= 0 for start, end in strings):
+            return self._tokenized()  # parts of a string on several lines may have comments between them
+        spans, at, next_string = [], self.text.find("#"), 0
+        strings.sort()
+        while at >= 0:
+            while next_string < len(strings) and strings[next_string][1] <= at:
+                next_string += 1
+            if next_string < len(strings) and strings[next_string][0] < at:
+                at = self.text.find("#", strings[next_string][1])
+                continue
+            line = bisect.bisect_right(self.line_starts, at)
+            end = self.line_starts[line] if line < len(self.line_starts) else len(self.text)
+            spans.append((at, at + len(self.text[at:end].rstrip("\r\n"))))
+            at = self.text.find("#", end)
+        return spans
+
+    def _tokenized(self) -> list[tuple[int, int]]:
         spans = []
         try:
             for token in tokenize.generate_tokens(io.StringIO(self.text, newline="").readline):
@@ -177,49 +196,62 @@ class Tree:
         return self.comments[first:last]
 
 
-SHARED = (ast.expr_context, ast.operator, ast.boolop, ast.unaryop, ast.cmpop)  # one object stands in many places
-
-
 def _linked(root: ast.AST) -> tuple[list[ast.AST], dict[ast.AST, ast.AST], list[int]]:
     """All nodes in the order of the text, their parents, and for each the index at which its subtree ends."""
     nodes: list[ast.AST] = []
     parents: dict[ast.AST, ast.AST] = {}
     stops: list[int] = []
-    todo: list[tuple[ast.AST, ast.AST | None] | int] = [(root, None)]
+    todo: list[ast.AST | int] = [root]
     while todo:
-        item = todo.pop()
-        if isinstance(item, int):
-            stops[item] = len(nodes)
+        node = todo.pop()
+        if isinstance(node, int):
+            stops[node] = len(nodes)
             continue
-        node, up = item
-        if up is not None:
-            parents[node] = up
-        todo.append(len(nodes))
+        at = len(nodes)
         nodes.append(node)
-        stops.append(0)
-        todo += [(child, node) for child in reversed(below(node))]
-    return nodes, parents, stops
+        parts = below(node)
+        stops.append(at + 1)
+        if parts:
+            todo.append(at)
+            for part in parts:
+                parents[part] = node
+            parts.reverse()
+            todo += parts
+    return nodes, {node: parents[node] for node in nodes[1:]}, stops
+
+
+def _is_string(node: ast.Constant | ast.JoinedStr) -> bool:
+    return not hidden(node) and (isinstance(node, ast.JoinedStr) or isinstance(node.value, (str, bytes)))
 
 
 def below(node: ast.AST) -> list[ast.AST]:
     """The nodes directly below `node` that have a place of their own, in the order of the text."""
     found: list[ast.AST] = []
     held = node.__dict__
-    for name in _FIRST.get(type(node), node._fields):
+    for name in _FIELDS[type(node)]:
         value = held.get(name)
-        if type(value) is list:
-            found += [v for v in value if isinstance(v, ast.AST) and not isinstance(v, SHARED)]
-        elif isinstance(value, ast.AST) and not isinstance(value, SHARED):
+        if value.__class__ is list:
+            found += [v for v in value if isinstance(v, ast.AST)]
+        elif isinstance(value, ast.AST):
             found.append(value)
     return found
 
 
 # Fields in the order of the text, where it is not the order that `ast` has.
-_FIRST: dict[type, tuple[str, ...]] = {
+_FIRST: Mapping[type, tuple[str, ...]] = {
     ast.FunctionDef: ("decorator_list", "type_params", "args", "returns", "body"),
     ast.AsyncFunctionDef: ("decorator_list", "type_params", "args", "returns", "body"),
     ast.ClassDef: ("decorator_list", "type_params", "bases", "keywords", "body"),
     ast.IfExp: ("body", "test", "orelse"),
+}
+# Fields of names and numbers, and of contexts and operators: one object of those stands in many places.
+_NO_NODES = frozenset(
+    ("ctx", "op", "ops", "id", "attr", "arg", "lineno", "level", "module", "asname", "kind", "conversion", "simple")
+) | {"is_async", "type_comment", "rest"}
+_FIELDS: Mapping[type, tuple[str, ...]] = {
+    kind: tuple(name for name in _FIRST.get(kind, kind._fields) if name not in _NO_NODES)
+    for kind in vars(ast).values()
+    if isinstance(kind, type) and issubclass(kind, ast.AST)
 }
 
 

@@ -22,7 +22,9 @@ def add_keyword_parameter(plan: Plan, node: ast.FunctionDef | ast.AsyncFunctionD
         at = tree.text.rindex("**", open_at, tree.start(args.kwarg))
         plan.point(node, at, at, f"{star}{text}, ")
         return
-    ends = [tree.end(a) for a in _all(args)] + [tree.end(d) for d in [*args.defaults, *args.kw_defaults] if d is not None]
+    ends = [tree.end(a) for a in _all(args)] + [
+        tree.end(d) for d in [*args.defaults, *args.kw_defaults] if d is not None
+    ]
     if not ends:
         plan.point(node, close_at, close_at, f"{star}{text}" if first else f", {text}")
         return
@@ -33,7 +35,11 @@ def add_keyword_parameter(plan: Plan, node: ast.FunctionDef | ast.AsyncFunctionD
         starts = [tree.start(a) for a in _all(args)]
         line = tree.line_starts[tree.position(max(starts))[0] - 1]
         own_line = not tree.text[line : max(starts)].strip(" \t*,")
-        indent = tree.text[line : max(starts)] if own_line and not tree.text[line : max(starts)].strip() else tree.indent(node) + "    "
+        indent = (
+            tree.text[line : max(starts)]
+            if own_line and not tree.text[line : max(starts)].strip()
+            else tree.indent(node) + "    "
+        )
         if comma:
             stop = close_at - (len(tail) - tail.rindex("\n") - 1)
             new = "".join(f"{indent}{part},{tree.newline}" for part in ([star.rstrip(", ")] if star else []) + [text])
@@ -68,9 +74,10 @@ def _close(plan: Plan, node: ast.FunctionDef | ast.AsyncFunctionDef, open_at: in
     spans = tree.comments_in(open_at, tree.start(node.body[0]))
     skip = [(tree.start(d), tree.end(d)) for d in [*node.args.defaults, *node.args.kw_defaults] if d is not None]
     skip += [(tree.start(a), tree.end(a)) for a in _all(node.args)]
+    jumps = {first: last for first, last in [*skip, *spans] if last > first}
     depth, at = 0, open_at
     while True:
-        jump = next((e for s, e in [*spans, *skip] if s == at and e > s), None)
+        jump = jumps.get(at)
         if jump is not None:
             at = jump
             continue
