@@ -26,13 +26,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent))
 import rule_env
 
-ROOT = Path(__file__).resolve().parents[1]
-RULES = ROOT / "rules"
-
-# Nearly all the time goes to compiling some thousand tiny programs; kept, the next run takes half as long.
-jax.config.update("jax_compilation_cache_dir", str(ROOT / ".cache" / "jax"))
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
-jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+RULES = Path(__file__).resolve().parents[1] / "rules"
 
 
 @dataclass(frozen=True)

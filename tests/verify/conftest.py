@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,18 +32,8 @@ class Golden:
     options: VerifyOptions
 
 
-@pytest.fixture(scope="session", autouse=True)
-def quick_compiles() -> Iterator[None]:
-    """The worker processes compile without LLVM's expensive passes: half the time, the same arithmetic."""
-    with pytest.MonkeyPatch.context() as patch:
-        flags = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
-        patch.setenv("XLA_FLAGS", f"{os.environ.get('XLA_FLAGS', '')} {flags}".strip())
-        patch.setenv("OMP_NUM_THREADS", "1")
-        yield
-
-
 @pytest.fixture(scope="session")
-def golden(tmp_path_factory: pytest.TempPathFactory, quick_compiles: None) -> Golden:
+def golden(tmp_path_factory: pytest.TempPathFactory) -> Golden:
     scratch = tmp_path_factory.mktemp("golden")
     options = VerifyOptions()
     cases = {name: parse_case(text) for name, text in EXAMPLES.items()}
