@@ -31,7 +31,9 @@ def clamp(input, min=None, max=None):
 
 def norm(input, p=2, dim=None, keepdim=False):
     """p-norm of the elements over all or some dimensions; where it is 0, its gradient is 0, not NaN."""
-    axis = tuple(dim) if isinstance(dim, list) else dim
+    axis = None if not input.ndim else tuple(dim) if isinstance(dim, list) else dim
+    if p == "nuc":
+        return jnp.linalg.norm(input, "nuc", (-2, -1) if axis is None else axis, keepdims=keepdim)
     if p in (math.inf, -math.inf):
         reduce = jnp.max if p > 0 else jnp.min
         return reduce(absolute(input), axis, keepdims=keepdim)
