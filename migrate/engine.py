@@ -26,6 +26,8 @@ def convert_unit(
     """Convert one understood file. Never raises for what it holds: a failing rule is JM903, a bad output JM902."""
     source = unit.source
     names: Mapping[str, Layer] = catalogue()
+    if unit.fault:
+        return _failed(source, "JM903", unit.fault)
     plan = Plan(unit, project, names, needs)
     try:
         for run in passes():

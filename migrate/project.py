@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -20,8 +21,22 @@ from .rulebook import RuleBook
 
 def convert_files(sources: Sequence[Source], book: RuleBook, settings: Settings | None = None) -> Run:
     """Convert `sources` together: one Outcome a source, in the order given, and the layer file's text."""
-    with _uncollected():
+    with _uncollected(), _deep():
         return _convert(sources, book, settings or Settings())
+
+
+DEPTH = 10_000  # frames: sums of a thousand terms are nested a thousand deep
+
+
+@contextmanager
+def _deep() -> Iterator[None]:
+    """With room for deeply nested expressions."""
+    was = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(was, DEPTH))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(was)
 
 
 @contextmanager

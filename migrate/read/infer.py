@@ -53,13 +53,23 @@ def infer(project: Project) -> None:
                 cls.next_round(unit in stale)
         for unit in project.units:
             if unit in stale:
-                Flow(unit, project, unit.tree.root).run_module()
+                _run(unit, project)
         now = {unit: _knowledge(unit) for unit in project.units}
         changed = {unit for unit in project.units if unit not in known or now[unit] != known[unit]}
         known = now
         stale = _affected(project, changed, imports)
         if not stale:
             break
+
+
+def _run(unit: Unit, project: Project) -> None:
+    """One round over one file. A fault of it is the file's own: the others are understood without it."""
+    try:
+        Flow(unit, project, unit.tree.root).run_module()
+    except RecursionError:
+        unit.fault = "the file is nested too deeply for this tool"
+    except Exception as error:
+        unit.fault = f"{type(error).__name__}: {error}"
 
 
 def _knowledge(unit: Unit) -> object:

@@ -154,6 +154,8 @@ class Tree:
     @cached_property
     def newline(self) -> str:
         first = self.text.find("\n")
+        if first < 0 and "\r" in self.text:
+            return "\r"
         return "\r\n" if first > 0 and self.text[first - 1] == "\r" else "\n"
 
     @cached_property

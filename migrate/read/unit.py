@@ -17,13 +17,15 @@ from .usage import Usage
 
 @dataclass(eq=False)
 class Unit:
-    """`module` is the dotted module name ("" when unknown). `kinds` is filled by `infer`."""
+    """`module` is the dotted module name ("" when unknown). `kinds` is filled by `infer`,
+    `fault` says what went wrong there."""
 
     source: Source
     tree: Tree
     scopes: Scopes
     book: RuleBook
     module: str = ""
+    fault: str = ""
     kinds: dict[ast.AST, Kind] = field(default_factory=dict)
     classes: dict[ast.ClassDef, ClassFacts] = field(default_factory=dict)
     functions: dict[ast.AST, FunctionFacts] = field(default_factory=dict)

@@ -17,6 +17,7 @@ class Writer:
         self.plan = plan
         self.tree = plan.unit.tree
         self._lift_before_elif()
+        self.unfolded = self._unfolded()
         self.touched = self._touched()
 
     def _lift_before_elif(self) -> None:
@@ -29,6 +30,31 @@ class Writer:
                 self.plan.before[stmt] = [line for line in self.plan.before[stmt] if line.startswith("#")]
                 self.plan.before.setdefault(top, []).extend(lines)
 
+    def _unfolded(self) -> dict[ast.stmt, str]:
+        """Statements that share a line with others (`if a: x = f(); g()`) and must get one of their own, with their indent:
+        lines are to stand before, after or in place of one of them."""
+        found: dict[ast.stmt, str] = {}
+        plan, tree = self.plan, self.tree
+        for stmt in [*plan.before, *plan.after, *plan.lines]:
+            if plan.alone(stmt) and plan.alone_to_end(stmt):
+                continue
+            body, line = self._block(stmt), tree.position(tree.start(stmt))[0]
+            owner = tree.parents[stmt]
+            folded = not plan.alone(body[0])  # the block stands behind its header
+            inner = (
+                tree.indent(owner) + ("\t" if "\t" in tree.indent(owner) else "    ") if folded else tree.indent(stmt)
+            )
+            for other in body:
+                if not plan.alone(other) and (folded or tree.position(tree.start(other))[0] == line):
+                    found[other] = inner
+        return found
+
+    def _block(self, stmt: ast.stmt) -> list[ast.stmt]:
+        """The statements of the block that `stmt` is one of."""
+        owner = self.tree.parents[stmt]
+        blocks = [getattr(owner, name, None) or [] for name in ("body", "orelse", "finalbody")]
+        return next((b for b in blocks if stmt in b), [stmt])
+
     def _is_elif(self, stmt: ast.stmt) -> bool:
         up = self.tree.parents.get(stmt)
         if not (isinstance(stmt, ast.If) and isinstance(up, ast.If) and up.orelse == [stmt]):
@@ -38,7 +64,7 @@ class Writer:
     def _touched(self) -> set[ast.AST]:
         touched: set[ast.AST] = set()
         plan = self.plan
-        for node in [*plan.whole, *plan.points, *plan.lines, *plan.before, *plan.after]:
+        for node in [*plan.whole, *plan.points, *plan.lines, *plan.before, *plan.after, *self.unfolded]:
             while node not in touched:
                 touched.add(node)
                 up = self.tree.parents.get(node)
@@ -131,12 +157,18 @@ class Writer:
         start, end = tree.start(stmt), tree.end(stmt)
         if isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and stmt.decorator_list:
             start = tree.text.rindex("@", 0, tree.start(stmt.decorator_list[0]))
-        indent, newline = tree.indent(stmt), tree.newline
+        newline = tree.newline
+        indent, lead = tree.indent(stmt), ""
+        if stmt in self.unfolded:
+            indent = self.unfolded[stmt]
+            lead = newline + indent
+            while tree.text[start - 1] in " \t;":
+                start -= 1
         before = "".join(f"{line}{newline}{indent}" for line in plan.before.get(stmt, ()))
         after = "".join(f"{newline}{indent}{line}" for line in plan.after.get(stmt, ()))
         if stmt in plan.lines:
             lines = plan.lines[stmt](self)
-            if not lines and not before and not after:
+            if not lines and not before and not after and not lead:
                 return self._remove(stmt, start, end)
             text = (newline + indent).join(lines)
             if not lines:
@@ -145,16 +177,17 @@ class Writer:
                     after.removeprefix(newline + indent) if not before else after,
                 )
         else:
-            text = self._splice(stmt, start, end)
-        return [(start, end, before + text + after)]
+            first = tree.start(stmt) if lead else start
+            text = self._splice(stmt, first, end)
+        if lead and not (before or text or after):
+            text = "pass"
+        return [(start, end, lead + before + text + after)]
 
     def _remove(self, stmt: ast.stmt, start: int, end: int) -> list[tuple[int, int, str]]:
         """Take a statement out with its line; a block that would become empty gets `pass`."""
         tree, plan = self.tree, self.plan
         owner = tree.parents[stmt]
-        body = next(
-            (b for name in ("body", "orelse", "finalbody") if stmt in (b := getattr(owner, name, None) or [])), []
-        )
+        body = self._block(stmt)
         remaining = [s for s in body if not (s in plan.lines and s not in plan.before and not plan.lines[s](self))]
         if not remaining and stmt is body[0]:
             return [(start, end, "pass")]
