@@ -47,6 +47,7 @@ class Needs:
     builders: set[FunctionFacts] = field(default_factory=set)
     values: set[ClassFacts] = field(default_factory=set)
     seeded: set[FunctionFacts | Unit] = field(default_factory=set)
+    seeders: set[FunctionFacts] = field(default_factory=set)
     roots: set[FunctionFacts] = field(default_factory=set)
     sites: dict[ast.Call, Site] = field(default_factory=dict)
 
@@ -76,6 +77,7 @@ def find_needs(project: Project, book: RuleBook, catalogue: Mapping[str, Layer])
     called_from: dict[FunctionFacts, set[FunctionFacts | None]] = {}
     for unit in project.units:
         _scan(unit, needs, book, catalogue, called_from)
+    _seeders(needs)
     _initial(project, needs)
     _propagate(project, needs, called_from)
     return needs
@@ -116,6 +118,28 @@ def _asks_dropout(node: ast.Call | None) -> bool:
         return False
     rates = [k.value for k in node.keywords if k.arg in ("dropout_p", "p")] or node.args[4:5]
     return any(not (isinstance(r, ast.Constant) and not r.value) for r in rates)
+
+
+def _seeders(needs: Needs) -> None:
+    """Functions that only seed (`set_seed(42)`): they return the key, and the code that calls them keeps it."""
+    drawing = {s.home for s in needs.sites.values() if s.what or isinstance(s.callee, ClassFacts)}
+    for facts in [f for f in needs.seeded if isinstance(f, FunctionFacts) and f not in drawing and _only_seeds(f)]:
+        calls = [s for s in needs.sites.values() if s.callee is facts]
+        if calls and all(isinstance(s.unit.tree.parents.get(s.call), ast.Expr) for s in calls):
+            needs.seeders.add(facts)
+            needs.seeded.update(s.home or s.unit for s in calls)
+
+
+def _only_seeds(facts: FunctionFacts) -> bool:
+    """Whether the function seeds torch on its outer level and returns nothing."""
+    unit = facts.unit
+    seeds = [
+        s
+        for s in facts.node.body
+        if isinstance(s, ast.Expr) and isinstance(s.value, ast.Call) and unit.resolve(s.value.func) == "torch.manual_seed"
+    ]
+    returns = any(isinstance(n, (ast.Return, ast.Yield, ast.YieldFrom)) for n in ast.walk(facts.node))
+    return bool(seeds) and not returns and facts.owner is None
 
 
 def _scan(

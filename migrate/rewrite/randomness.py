@@ -196,6 +196,7 @@ def plan_seeds(plan: Plan) -> None:
     """`torch.manual_seed(s)` becomes `key = jax.random.key(s)`; a local Generator becomes a key of its own."""
     tree = plan.unit.tree
     plan_generators(plan)
+    plan_seeded_calls(plan)
     for node in list(tree.parents):
         if not isinstance(node, ast.Call) or plan.unit.resolve(node.func) not in (
             "torch.manual_seed",
@@ -210,13 +211,34 @@ def plan_seeds(plan: Plan) -> None:
         if not isinstance(stmt, ast.Expr) or len(node.args) != 1:
             plan.found("JM205", node, "torch.manual_seed", "the generator that manual_seed returns is used")
             continue
-        if home is not None and not _draws_here(plan, home):
+        if home in plan.needs.seeders:
+            _returned_key(plan, home, name)
+        elif home is not None and not _draws_here(plan, home):
             if any(s.unit is plan.unit and s.callee is home for s in plan.needs.sites.values()):
                 plan.found("JM203", node, "torch.manual_seed", f"{home.name} seeds a generator that its callers use",
                            advice="Return jax.random.key(seed), and let the caller keep it.")  # fmt: skip
                 continue
         plan.lines[stmt] = lambda w, n=node, k=name: [f"{k} = jax.random.key({w.at_level(n.args[0], 1)})"]  # type: ignore[misc]
         plan.found("JM121", node, "torch.manual_seed", "torch.manual_seed -> jax.random.key: another stream")
+
+
+def _returned_key(plan: Plan, home: FunctionFacts | None, name: str) -> None:
+    """A function that only seeds returns the key; `set_seed(42)` becomes `key = set_seed(42)`."""
+    if home is None or home in plan.rooted:
+        return
+    plan.rooted.add(home)
+    plan.after.setdefault(home.node.body[-1], []).append(f"return {name}")
+
+
+def plan_seeded_calls(plan: Plan) -> None:
+    """Keep the key that a seeding function returns."""
+    for call, site in plan.needs.sites.items():
+        if site.unit is plan.unit and site.callee in plan.needs.seeders and call not in plan.taken:
+            stmt = plan.unit.tree.parents[call]
+            holder = _holder(plan, call)
+            name = key_name(plan, holder) if not isinstance(holder, ast.Module) else "key"
+            plan.point(stmt, plan.unit.tree.start(stmt), plan.unit.tree.start(stmt), f"{name} = ")
+            plan.found("JM002", call, site.callee.name, f"{site.callee.name} returns a key")
 
 
 def _draws_here(plan: Plan, home: FunctionFacts) -> bool:
