@@ -22,7 +22,7 @@ help:
 	@echo "make oracle-ops  PyTorch's own test databases: pass / reported / crash / WRONG"
 	@echo "make public      unmodified public packages, converted and compared (downloads them)"
 	@echo "make bench       lines converted in a second"
-	@echo "make docs        the pages in docs/ that are made from the rules and the tables"
+	@echo "make docs        the docs/rules.md and docs/codes.md, from the rules and the table of codes"
 
 demo: $(READY)
 	@printf '\n$$ jaxmigrate convert %s\n\n' $(DEMO)
@@ -38,7 +38,7 @@ lint: $(READY)
 	$(BIN)/mypy migrate
 
 pytest: $(READY)
-	$(BIN)/python -m pytest -n $(JOBS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
 cases: $(READY)
 	$(BIN)/python tests/cases/score.py
@@ -57,7 +57,7 @@ bench: $(READY)
 	$(BIN)/python bench/throughput.py
 
 docs: $(READY)
-	$(BIN)/jaxmigrate rules > docs/rules.txt
+	$(BIN)/python tools/write_docs.py
 
 venv: $(READY)
 
