@@ -197,6 +197,7 @@ def plan_seeds(plan: Plan) -> None:
     tree = plan.unit.tree
     plan_generators(plan)
     plan_seeded_calls(plan)
+    _device_seeds(plan)
     for node in list(tree.parents):
         if not isinstance(node, ast.Call) or plan.unit.resolve(node.func) not in (
             "torch.manual_seed",
@@ -220,6 +221,25 @@ def plan_seeds(plan: Plan) -> None:
                 continue
         plan.lines[stmt] = lambda w, n=node, k=name: [f"{k} = jax.random.key({w.at_level(n.args[0], 1)})"]  # type: ignore[misc]
         plan.found("JM121", node, "torch.manual_seed", "torch.manual_seed -> jax.random.key: another stream")
+
+
+DEVICE_SEEDS = frozenset(
+    f"torch.{device}.{name}"
+    for device in ("cuda", "mps", "xpu")
+    for name in ("manual_seed", "manual_seed_all", "seed", "seed_all")
+)
+
+
+def _device_seeds(plan: Plan) -> None:
+    """`torch.cuda.manual_seed_all(s)` goes: a key is the same on every device."""
+    for node in plan.unit.tree.parents:
+        stmt = plan.unit.tree.parents.get(node)
+        if isinstance(node, ast.Call) and isinstance(stmt, ast.Expr):
+            dotted = plan.unit.resolve(node.func)
+            if dotted in DEVICE_SEEDS:
+                plan.taken.update((node, node.func))
+                plan.lines[stmt] = lambda _: []
+                plan.found("JM121", node, dotted, "gone: a key is the same on every device")
 
 
 def _returned_key(plan: Plan, home: FunctionFacts | None, name: str) -> None:
