@@ -82,7 +82,8 @@ def convert(
         bool | None, typer.Option("--diff/--no-diff", help="Show the diff.", show_default="when nothing is written")
     ] = None,
     todo: Annotated[
-        bool | None, typer.Option("--todo/--no-todo", help="Put a TODO comment where something was left.")
+        bool | None,
+        typer.Option("--todo/--no-todo", help="Put a TODO comment where something was left.", show_default="todo"),
     ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Write over uncommitted changes and an edited nnx_layers.py.")

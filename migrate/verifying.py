@@ -13,7 +13,8 @@ from pathlib import Path
 from .commands import Options, convert_paths
 from .config import ExitCode
 from .files import InputError, decode, read_bytes
-from .output import LAYER_FILE, Write, write_all
+from .gate import LAYER_FILE
+from .output import Write, write_all
 from .report import text
 from .report.style import style_for
 from .verify import (

@@ -244,17 +244,17 @@ def test_line_ends_and_encoding_survive(run: Run, tmp_path: Path) -> None:
     assert result.count(b"\n") == result.count(b"\r\n")
 
 
-def test_todo_comments_only_when_asked(run: Run, tmp_path: Path) -> None:
+def test_todo_comments_unless_told_not_to(run: Run, tmp_path: Path) -> None:
     write(tmp_path, m=UNMAPPED)
-    run("convert", "m.py", "-o", "with.py", "--todo")
-    run("convert", "m.py", "-o", "without.py")
+    run("convert", "m.py", "-o", "with.py")
+    run("convert", "m.py", "-o", "without.py", "--no-todo")
     assert "# TODO(jaxmigrate JM302)" in (tmp_path / "with.py").read_text(encoding="utf-8")
-    assert "TODO" not in (tmp_path / "without.py").read_text(encoding="utf-8")
-    (tmp_path / "pyproject.toml").write_text("[tool.jaxmigrate]\ntodo = true\n", encoding="utf-8")
+    assert (tmp_path / "without.py").read_text(encoding="utf-8") == UNMAPPED
+    (tmp_path / "pyproject.toml").write_text("[tool.jaxmigrate]\ntodo = false\n", encoding="utf-8")
     run("convert", "m.py", "-o", "settings.py")
-    run("convert", "m.py", "-o", "over.py", "--no-todo")
-    assert "TODO" in (tmp_path / "settings.py").read_text(encoding="utf-8")
-    assert "TODO" not in (tmp_path / "over.py").read_text(encoding="utf-8")
+    run("convert", "m.py", "-o", "over.py", "--todo")
+    assert (tmp_path / "settings.py").read_text(encoding="utf-8") == UNMAPPED
+    assert "TODO" in (tmp_path / "over.py").read_text(encoding="utf-8")
 
 
 # Convert: not writing
@@ -330,6 +330,7 @@ def schema() -> dict[str, object]:
 
 def test_the_report_of_a_real_run_follows_the_schema(run: Run, tmp_path: Path) -> None:
     write(tmp_path, a=CLEAN, b=UNMAPPED, c=PLAIN, d="import torch\nx = (\n")
+    (tmp_path / "pyproject.toml").write_text("[tool.jaxmigrate]\ntodo = false\n", encoding="utf-8")
     assert run("convert", ".", "--report", "out/report.json").code == 3
     report = json.loads((tmp_path / "out/report.json").read_bytes())
     jsonschema.validate(report, schema())
@@ -376,7 +377,7 @@ def test_check_shows_findings_and_writes_nothing(run: Run, tmp_path: Path) -> No
     answer = run("check", ".")
     assert answer.code == 1
     assert [line.split()[1] for line in answer.out.splitlines()] == ["JM302"]
-    assert "2 files: 1 changed, 1 unchanged" in answer.err
+    assert "2 files: 2 changed" in answer.err
     assert any(" JM001 " in line for line in run("check", ".", "--fail-on", "note").out.splitlines())
     assert listing(tmp_path) == before
     assert run("check", ".", "--report", "r.json", "--dry-run").code == 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import contextlib
 import sys
 import tomllib
 import warnings
@@ -114,9 +115,15 @@ def _method(func: ast.Attribute) -> bool:
     return not (isinstance(root, ast.Name) and root.id in ("torch", "nn", "F"))
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cases")
+
+
 @pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    with warnings.catch_warnings():
+def quiet(folder: Path) -> Iterator[None]:
+    """Without warnings, and in a folder for what the cases of torch.save write."""
+    with warnings.catch_warnings(), contextlib.chdir(folder):
         warnings.simplefilter("ignore")
         yield
 

@@ -23,6 +23,7 @@ def finding_line(finding: Finding, style: Style = PLAIN) -> str:
     code = style(_COLOURS[finding.severity], finding.code)
     advice = f". {finding.advice}" if finding.advice and finding.advice not in finding.message else ""
     message = " ".join((finding.message.rstrip(".") + advice if advice else finding.message).split())
+    message = message.removeprefix(f"{finding.name}: ") if finding.name else message
     if finding.name and message.startswith(f"{finding.name} "):
         said = f" {style('bold', finding.name)}{message.removeprefix(finding.name)}"
     else:
