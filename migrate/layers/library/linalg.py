@@ -70,11 +70,13 @@ def svd(input, some=True):
 
 def vander(x, N=None):
     """The powers 0 to N - 1 of the elements, in a new last dimension."""
+    x = jnp.atleast_1d(x)
     return x[..., None] ** jnp.arange(x.shape[-1] if N is None else N)
 
 
 def renorm(input, p, dim, maxnorm):
     """The input with each slice along a dimension scaled down to the largest p-norm allowed."""
     axes = tuple(d for d in range(input.ndim) if d != dim % input.ndim)
-    norms = (jnp.abs(input) ** p).sum(axes, keepdims=True) ** (1 / p)
+    size = jnp.abs(input)
+    norms = size.max(axes, keepdims=True) if p == float("inf") else (size**p).sum(axes, keepdims=True) ** (1 / p)
     return jnp.where(norms > maxnorm, input * (maxnorm / (norms + 1e-7)), input)
