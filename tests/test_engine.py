@@ -1,5 +1,6 @@
-"""One file through the engine: what is not touched keeps its bytes, what is left is reported, and a second run is still."""
+"""One file through the engine: bytes, encodings, comments, f-strings, residue, second runs."""
 
+# ruff: noqa: E501 (one program a line)
 from __future__ import annotations
 
 import ast
@@ -8,6 +9,7 @@ import tokenize
 from collections import Counter
 
 import pytest
+
 from jaxmigrate.config import Settings
 from jaxmigrate.files import decode
 from jaxmigrate.project import convert_files

@@ -37,7 +37,7 @@ class FunctionFacts:
         seen[param] = join(seen[param], kind) if param in seen else kind
 
     def next_round(self, stale: Set[Unit]) -> None:
-        """What the last round's call sites passed is what this round starts from; those in `stale` are looked at anew."""
+        """What the last round's call sites passed is what this round starts from; `stale` ones are looked at anew."""
         params: dict[str, Kind] = {}
         for seen in self.seen.values():
             for name, kind in seen.items():

@@ -79,7 +79,7 @@ def _knowledge(unit: Unit) -> object:
 
 
 def _affected(project: Project, changed: set[Unit], imports: Mapping[Unit, set[Unit]]) -> set[Unit]:
-    """The units that can know more now: those that changed, and those that lead to one through imports or parameters."""
+    """The units that can know more now: those that changed, and those that import or are handed one."""
     leads: dict[Unit, set[Unit]] = {}
     for unit in project.units:
         passed = {u for f in unit.functions.values() for u in f.units_passed()}

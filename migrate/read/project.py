@@ -64,7 +64,7 @@ class Project:
             return None
         for binding in reversed(unit.scopes.module.bindings.get(name, [])):
             if binding.node in unit.classes:
-                return unit.classes[binding.node]  # type: ignore[index]
+                return unit.classes[binding.node]
             if binding.node in unit.functions:
                 return unit.functions[binding.node]
             if binding.kind == "from" and binding.target != dotted:

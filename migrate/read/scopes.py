@@ -217,9 +217,8 @@ class Scopes:
             if alias.name == "*":
                 scope.stars.append(base)
             else:
-                scope.bind(
-                    Binding(alias.asname or alias.name, "from", node, f"{base}.{alias.name}" if base else alias.name)
-                )
+                dot = "" if not base or base.endswith(".") else "."
+                scope.bind(Binding(alias.asname or alias.name, "from", node, f"{base}{dot}{alias.name}"))
 
     def absolute(self, node: ast.ImportFrom) -> str:
         """The dotted module of a `from … import`; relative ones start with the package, or with dots when unknown."""

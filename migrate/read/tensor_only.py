@@ -76,6 +76,10 @@ def shows_tensor(node: ast.Call, book: RuleBook) -> bool:
     if row is None or row.signature is None:
         return node.func.attr in TENSOR_ONLY and node.func.attr.endswith("_")
     bound = bind(row.signature, node, node.func.value)
+    if not node.args and not node.keywords and any(p.kind == "varargs" for p in row.signature.params):
+        return False  # `node.expand()`: torch wants sizes
+    if any(isinstance(a, ast.Constant) and isinstance(a.value, str) for a in node.args):
+        return False  # `match.expand("…")`
     return not isinstance(bound, Mismatch) or bound.reason == "star"
 
 

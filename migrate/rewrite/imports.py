@@ -82,7 +82,8 @@ def fix_imports(text: str, layers: Iterable[str], unit: Unit, layer_module: str 
 
 def _used_names(tree: Tree, scopes: Scopes) -> set[str]:
     """Names whose reading leads to an import, also those in string annotations and in `__all__`."""
-    names = {n.id for n, home in scopes.homes.items() if _imported(home.lookup(n.id), n.id)}
+    reads = ((n.id, home) for n, home in scopes.homes.items() if not isinstance(n.ctx, ast.Store))
+    names = {name for name, home in reads if _imported(home.lookup(name), name)}
     for node in tree.all(ast.Constant):
         if (
             isinstance(node.value, str)

@@ -31,7 +31,7 @@ class Writer:
                 self.plan.before.setdefault(top, []).extend(lines)
 
     def _unfolded(self) -> dict[ast.stmt, str]:
-        """Statements that share a line with others (`if a: x = f(); g()`) and must get one of their own, with their indent:
+        """Statements that share a line (`if a: x = f(); g()`) and must get one of their own, with their indent:
         lines are to stand before, after or in place of one of them."""
         found: dict[ast.stmt, str] = {}
         plan, tree = self.plan, self.tree
