@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import gc
 import sys
 from collections.abc import Iterator, Sequence
@@ -12,10 +13,12 @@ from .engine import convert_unit
 from .gate import is_layer_file, skipped, wants_conversion
 from .layers import catalogue, emit
 from .read.infer import infer
-from .read.needs import find_needs
+from .read.needs import find_needs, is_converted
 from .read.project import open_project
 from .read.source import Source
+from .read.unit import Unit
 from .report.findings import Finding, Outcome, Run
+from .rewrite.imports import leads_to_torch
 from .rulebook import RuleBook
 
 
@@ -62,7 +65,7 @@ def _convert(sources: Sequence[Source], book: RuleBook, settings: Settings) -> R
     for source in sources:
         if source.path in errors and wants_conversion(source):
             outcomes.append(_unparsed(source, errors[source.path]))
-        elif not wants_conversion(source) or source.path not in units:
+        elif not wants_conversion(source) or source.path not in units or _is_jax(units[source.path]):
             outcomes.append(skipped(source))
         else:
             outcomes.append(convert_unit(units[source.path], project, needs, settings, source.layers))
@@ -70,6 +73,13 @@ def _convert(sources: Sequence[Source], book: RuleBook, settings: Settings) -> R
     if any(c.is_module for u in units.values() for c in u.classes.values()):
         layers |= {"load_state_dict"}
     return Run(tuple(outcomes), emit(layers) if layers else "", book.digest)
+
+
+def _is_jax(unit: Unit) -> bool:
+    """Whether a file imports JAX and not torch: an earlier run has converted it, or nobody needs to."""
+    return is_converted(unit) and not any(
+        leads_to_torch(stmt, alias) for stmt in unit.tree.both(ast.Import, ast.ImportFrom) for alias in stmt.names
+    )
 
 
 def _unparsed(source: Source, error: SyntaxError) -> Outcome:
