@@ -114,6 +114,8 @@ def decode(path: str, data: bytes) -> Source:
     Raises InputError for bytes that are no text in any encoding that Python reads, and DecodeError for bytes that do
     not fit the encoding.
     """
+    if path.endswith(".ipynb"):
+        raise InputError(f"{path}: a notebook; only its code can be converted: jupyter nbconvert --to script {path}")
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise InputError(f"{path}: UTF-16 text, which Python does not read; save it as UTF-8")
     if b"\0" in data:

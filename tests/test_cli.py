@@ -77,6 +77,12 @@ def write(folder: Path, **files: str) -> None:
         path.write_text(text, encoding="utf-8")
 
 
+def write_notebook(path: Path) -> None:
+    """A notebook whose JSON is also a Python expression."""
+    cell = {"cell_type": "code", "source": ["import torch\n", "x = torch.zeros(3)"], "metadata": {}, "outputs": []}
+    path.write_text(json.dumps({"cells": [cell], "metadata": {}, "nbformat": 4}), encoding="utf-8")
+
+
 def listing(folder: Path) -> dict[str, str]:
     return {
         p.relative_to(folder).as_posix(): p.read_text(encoding="utf-8")
@@ -391,6 +397,7 @@ def test_check_shows_findings_and_writes_nothing(run: Run, tmp_path: Path) -> No
 def test_bad_input(run: Run, tmp_path: Path, command: str) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "model.pt").write_bytes(b"PK\x03\x04\x00\x00")
+    write_notebook(tmp_path / "n.ipynb")
     (tmp_path / "wide.py").write_bytes("import torch\n".encode("utf-16"))
     os.mkfifo(tmp_path / "pipe")
     for path, message in {
@@ -399,6 +406,7 @@ def test_bad_input(run: Run, tmp_path: Path, command: str) -> None:
         "model.pt": "model.pt: a binary file, not Python source",
         "wide.py": "wide.py: UTF-16 text, which Python does not read; save it as UTF-8",
         "pipe": "pipe: neither a file nor a folder",
+        "n.ipynb": "n.ipynb: a notebook; only its code can be converted: jupyter nbconvert --to script n.ipynb",
     }.items():
         answer = run(command, path)
         assert (answer.code, error_line(answer)) == (2, message)
@@ -553,9 +561,9 @@ def test_the_example_of_the_contributing_guide_is_true(run: Run, tmp_path: Path)
     guide = (Path(__file__).parent.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
     (row,) = re.findall(r"```toml\n(.*?)```", guide, re.DOTALL)
     (tmp_path / "my.toml").write_text(row, encoding="utf-8")
-    (case,) = tomllib.loads(row)["torch.unravel_index"]["cases"]
-    write(tmp_path, m=f"import torch\n\n\ndef f(i: torch.Tensor):\n    return {case[0]}\n")
-    assert f"+    return {case[1]}\n" in run("convert", "m.py", "--rules", "my.toml").out
+    for before, after in tomllib.loads(row)["torch.constant_pad_nd"]["cases"]:
+        write(tmp_path, m=f"import torch\n\n\ndef f(x: torch.Tensor):\n    return {before}\n")
+        assert f"+    return {after}\n" in run("convert", "m.py", "--rules", "my.toml").out
 
 
 @pytest.mark.parametrize(
