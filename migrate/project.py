@@ -65,7 +65,7 @@ def _convert(sources: Sequence[Source], book: RuleBook, settings: Settings) -> R
     for source in sources:
         if source.path in errors and wants_conversion(source):
             outcomes.append(_unparsed(source, errors[source.path]))
-        elif not wants_conversion(source) or source.path not in units or _is_jax(units[source.path]):
+        elif source.path not in units or not _concerned(units[source.path]):
             outcomes.append(skipped(source))
         else:
             outcomes.append(convert_unit(units[source.path], project, needs, settings, source.layers))
@@ -73,6 +73,19 @@ def _convert(sources: Sequence[Source], book: RuleBook, settings: Settings) -> R
     if any(c.is_module for u in units.values() for c in u.classes.values()):
         layers |= {"load_state_dict"}
     return Run(tuple(outcomes), emit(layers) if layers else "", book.digest)
+
+
+def _concerned(unit: Unit) -> bool:
+    """Whether there is anything to convert in a file: torch's name, or tensors that a file with torch hands to it."""
+    if _is_jax(unit) or is_layer_file(unit.source):
+        return False
+    return wants_conversion(unit.source) or any(
+        kind.is_tensor
+        for function in unit.functions.values()
+        for where, seen in function.seen.items()
+        if where is not unit and wants_conversion(where.source)
+        for kind in seen.values()
+    )
 
 
 def _is_jax(unit: Unit) -> bool:

@@ -208,3 +208,15 @@ def test_keywords_are_not_given_twice() -> None:
     )
     first = convert(text)
     assert convert(first.after).after == first.after
+
+
+def test_a_file_without_torch_that_is_handed_tensors_is_converted() -> None:
+    sources = [
+        Source("p/__init__.py", ""),
+        Source("p/a.py", "import torch\nfrom .b import tail\n\ny = tail(torch.ones(2, 3, 4))\n"),
+        Source("p/b.py", "def tail(x):\n    return x.view(x.size(0), -1)\n"),
+        Source("p/c.py", "def tail(x):\n    return x.view(x.size(0), -1)\n"),
+    ]
+    outcomes = {o.path: o for o in convert_files(sources, load_rules()).outcomes}
+    assert outcomes["p/b.py"].after == "def tail(x):\n    return x.reshape(x.shape[0], -1)\n"
+    assert outcomes["p/c.py"].status == "skipped"
