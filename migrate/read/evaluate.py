@@ -30,7 +30,7 @@ from .kinds import (
     join,
     join_all,
     kind_of_result,
-)  # fmt: skip
+)
 from .scopes import COMPREHENSIONS
 from .tensor_only import shows_tensor
 from .unit import STANDARD_LIBRARY
@@ -41,17 +41,61 @@ if TYPE_CHECKING:
 Env = dict[str, Kind]
 
 _BUILTIN_CALLS: Mapping[str, Kind] = {
-    "int": INT, "len": INT, "float": FLOAT, "bool": BOOL, "str": STR, "repr": STR, "isinstance": BOOL, "callable": BOOL,
-    "hasattr": BOOL, "round": FLOAT, "print": NONE, "range": Kind("list", "", (INT,)), "id": INT, "open": OTHER,
-    "dict": Kind("dict"), "set": OTHER, "input": STR, "format": STR, "type": OTHER, "issubclass": BOOL, "any": BOOL, "all": BOOL,
-    "ord": INT, "chr": STR, "hash": INT, "vars": Kind("dict"), "slice": OTHER, "object": OTHER, "bytes": OTHER,
-}  # fmt: skip
+    "int": INT,
+    "len": INT,
+    "float": FLOAT,
+    "bool": BOOL,
+    "str": STR,
+    "repr": STR,
+    "isinstance": BOOL,
+    "callable": BOOL,
+    "hasattr": BOOL,
+    "round": FLOAT,
+    "print": NONE,
+    "range": Kind("list", "", (INT,)),
+    "id": INT,
+    "open": OTHER,
+    "dict": Kind("dict"),
+    "set": OTHER,
+    "input": STR,
+    "format": STR,
+    "type": OTHER,
+    "issubclass": BOOL,
+    "any": BOOL,
+    "all": BOOL,
+    "ord": INT,
+    "chr": STR,
+    "hash": INT,
+    "vars": Kind("dict"),
+    "slice": OTHER,
+    "object": OTHER,
+    "bytes": OTHER,
+}
 _TENSOR_ATTRIBUTES: Mapping[str, Kind] = {
-    "shape": SHAPE, "dtype": DTYPE, "device": Kind("device", "tensor"), "ndim": INT, "is_cuda": BOOL, "requires_grad": BOOL,
-    "itemsize": INT, "nbytes": INT, "layout": OTHER, "is_leaf": BOOL, "grad_fn": OTHER, "names": UNKNOWN,
-}  # fmt: skip
-_STR_METHODS = {"split": Kind("list", "", (STR,)), "encode": OTHER, "index": INT, "find": INT, "startswith": BOOL,
-                "endswith": BOOL, "count": INT, "splitlines": Kind("list", "", (STR,)), "isdigit": BOOL}  # fmt: skip
+    "shape": SHAPE,
+    "dtype": DTYPE,
+    "device": Kind("device", "tensor"),
+    "ndim": INT,
+    "is_cuda": BOOL,
+    "requires_grad": BOOL,
+    "itemsize": INT,
+    "nbytes": INT,
+    "layout": OTHER,
+    "is_leaf": BOOL,
+    "grad_fn": OTHER,
+    "names": UNKNOWN,
+}
+_STR_METHODS = {
+    "split": Kind("list", "", (STR,)),
+    "encode": OTHER,
+    "index": INT,
+    "find": INT,
+    "startswith": BOOL,
+    "endswith": BOOL,
+    "count": INT,
+    "splitlines": Kind("list", "", (STR,)),
+    "isdigit": BOOL,
+}
 
 
 class Evaluator:
@@ -172,8 +216,21 @@ class Evaluator:
         if row is not None:
             if name in (*row.get("params", ()), *row.get("buffers", ())):
                 return VARIABLE.because(f"{name} of {row.name}")
-            if name in ("in_features", "out_features", "in_channels", "out_channels", "num_features", "embed_dim", "num_heads",
-                        "hidden_size", "input_size", "num_embeddings", "embedding_dim", "groups", "num_layers"):  # fmt: skip
+            if name in (
+                "in_features",
+                "out_features",
+                "in_channels",
+                "out_channels",
+                "num_features",
+                "embed_dim",
+                "num_heads",
+                "hidden_size",
+                "input_size",
+                "num_embeddings",
+                "embedding_dim",
+                "groups",
+                "num_layers",
+            ):
                 return INT
         return UNKNOWN
 
@@ -458,12 +515,15 @@ class Evaluator:
         return Kind("Module", cls.name, why="constructed")
 
     def _keyed_members(self, node: ast.Call) -> tuple[tuple[str, ...], tuple[Kind, ...]]:
-        """Names and kinds of `ModuleDict({"a": …})` and `ModuleDict(dict(a=…))`; nothing when some key is no literal."""
+        """Names and kinds of `ModuleDict({"a": …})` and `ModuleDict(dict(a=…))`; nothing when a key is no literal."""
         given = node.args[0] if len(node.args) == 1 else None
         pairs: list[tuple[str, ast.expr]] = []
         if isinstance(given, ast.Dict):
-            pairs = [(k.value, v) for k, v in zip(given.keys, given.values, strict=True)
-                     if isinstance(k, ast.Constant) and isinstance(k.value, str)]  # fmt: skip
+            pairs = [
+                (k.value, v)
+                for k, v in zip(given.keys, given.values, strict=True)
+                if isinstance(k, ast.Constant) and isinstance(k.value, str)
+            ]
             complete = len(pairs) == len(given.keys)
         elif isinstance(given, ast.Call) and self.unit.resolve(given.func) == "builtins.dict" and not given.args:
             pairs = [(k.arg, k.value) for k in given.keywords if k.arg]

@@ -16,10 +16,11 @@ class Kind:
     """What a value is.
 
     tag: "Tensor", "Variable" (a Parameter or buffer of a module), "Module", "Class" (a module class as a value),
-    "Function" (a function of the project), "torch" (a torch function as a value), "Optimizer", "Scheduler", "Generator",
-    "Loader", "dtype", "device", "shape", "int", "float", "bool", "str", "None", "tuple", "list", "dict", "numpy", "other"
-    (something that is none of these, known for sure), "unknown".
-    name: the torch name of a Module, Class, Optimizer …; "pair" for a (values, indices) result; "*" for a tuple of unknown length.
+    "Function" (a function of the project), "torch" (a torch function as a value), "Optimizer", "Scheduler",
+    "Generator", "Loader", "dtype", "device", "shape", "int", "float", "bool", "str", "None", "tuple", "list", "dict",
+    "numpy", "other" (something that is none of these, known for sure), "unknown".
+    name: the torch name of a Module, Class, Optimizer …; "pair" for a (values, indices) result, "*" for a tuple of
+    unknown length, "scalar" for a 0-dim float tensor.
     items: the members of a tuple; the one element kind of a list, dict or "*" tuple.
     keys: the names of the items of a ModuleDict whose keys are literals.
     facts: the class or function of the project behind a Module, Class or Function.
@@ -117,12 +118,30 @@ def join_all(kinds: list[Kind] | tuple[Kind, ...]) -> Kind:
 
 
 _GIVES = {
-    "Tensor": TENSOR, "int": INT, "float": FLOAT, "bool": BOOL, "str": STR, "None": NONE, "shape": SHAPE, "dtype": DTYPE,
-    "device": DEVICE, "numpy": NUMPY, "other": OTHER, "unknown": UNKNOWN, "list": Kind("list", "", (TENSOR,)),
-    "tuple": Kind("tuple", "*", (TENSOR,)), "pair": Kind("tuple", "pair", (TENSOR, TENSOR)), "dict": Kind("dict"),
-    "Module": MODULE, "Generator": Kind("Generator"), "Loader": Kind("Loader"), "number": FLOAT, "scalar": FLOAT,
-    "rnn": Kind("tuple", "", (TENSOR, TENSOR)), "lstm": Kind("tuple", "", (TENSOR, Kind("tuple", "", (TENSOR, TENSOR)))),
-}  # fmt: skip
+    "Tensor": TENSOR,
+    "int": INT,
+    "float": FLOAT,
+    "bool": BOOL,
+    "str": STR,
+    "None": NONE,
+    "shape": SHAPE,
+    "dtype": DTYPE,
+    "device": DEVICE,
+    "numpy": NUMPY,
+    "other": OTHER,
+    "unknown": UNKNOWN,
+    "list": Kind("list", "", (TENSOR,)),
+    "tuple": Kind("tuple", "*", (TENSOR,)),
+    "pair": Kind("tuple", "pair", (TENSOR, TENSOR)),
+    "dict": Kind("dict"),
+    "Module": MODULE,
+    "Generator": Kind("Generator"),
+    "Loader": Kind("Loader"),
+    "number": FLOAT,
+    "scalar": FLOAT,
+    "rnn": Kind("tuple", "", (TENSOR, TENSOR)),
+    "lstm": Kind("tuple", "", (TENSOR, Kind("tuple", "", (TENSOR, TENSOR)))),
+}
 
 
 def kind_of_result(gives: str, receiver: Kind = UNKNOWN) -> Kind:
@@ -132,13 +151,34 @@ def kind_of_result(gives: str, receiver: Kind = UNKNOWN) -> Kind:
     return _GIVES.get(gives, Kind(gives) if gives in ("Optimizer", "Scheduler", "function") else UNKNOWN)
 
 
-_TYPING = {"int": INT, "float": FLOAT, "bool": BOOL, "str": STR, "None": NONE, "bytes": OTHER, "list": Kind("list"),
-           "dict": Kind("dict"), "tuple": UNKNOWN, "object": UNKNOWN, "complex": OTHER}  # fmt: skip
+_TYPING = {
+    "int": INT,
+    "float": FLOAT,
+    "bool": BOOL,
+    "str": STR,
+    "None": NONE,
+    "bytes": OTHER,
+    "list": Kind("list"),
+    "dict": Kind("dict"),
+    "tuple": UNKNOWN,
+    "object": UNKNOWN,
+    "complex": OTHER,
+}
 _TENSOR_TYPES = frozenset(
     f"torch.{n}"
-    for n in ("Tensor", "FloatTensor", "LongTensor", "BoolTensor", "IntTensor", "HalfTensor", "DoubleTensor", "ByteTensor",
-              "cuda.FloatTensor", "cuda.LongTensor")
-)  # fmt: skip
+    for n in (
+        "Tensor",
+        "FloatTensor",
+        "LongTensor",
+        "BoolTensor",
+        "IntTensor",
+        "HalfTensor",
+        "DoubleTensor",
+        "ByteTensor",
+        "cuda.FloatTensor",
+        "cuda.LongTensor",
+    )
+)
 
 
 def kind_of_annotation(node: ast.expr | None, resolve: Callable[[ast.expr], str | None]) -> Kind:

@@ -136,7 +136,9 @@ def _only_seeds(facts: FunctionFacts) -> bool:
     seeds = [
         s
         for s in facts.node.body
-        if isinstance(s, ast.Expr) and isinstance(s.value, ast.Call) and unit.resolve(s.value.func) == "torch.manual_seed"
+        if isinstance(s, ast.Expr)
+        and isinstance(s.value, ast.Call)
+        and unit.resolve(s.value.func) == "torch.manual_seed"
     ]
     returns = any(isinstance(n, (ast.Return, ast.Yield, ast.YieldFrom)) for n in ast.walk(facts.node))
     return bool(seeds) and not returns and facts.owner is None

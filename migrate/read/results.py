@@ -25,7 +25,23 @@ _REDUCTIONS = (
     "dist",
 )
 _TUPLES = frozenset(
-    ["qr", "slogdet", "eigh", "eig", "svd", "lstsq", "var_mean", "std_mean", "aminmax", "cummax", "cummin", "topk", "sort", "kthvalue", "frexp"]
+    [
+        "qr",
+        "slogdet",
+        "eigh",
+        "eig",
+        "svd",
+        "lstsq",
+        "var_mean",
+        "std_mean",
+        "aminmax",
+        "cummax",
+        "cummin",
+        "topk",
+        "sort",
+        "kthvalue",
+        "frexp",
+    ]
 )
 _PAIRS = ("max", "min", "median", "mode", "nanmedian")
 

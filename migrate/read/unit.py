@@ -45,7 +45,7 @@ class Unit:
         return self._usages[owner]
 
     def resolve(self, node: ast.AST) -> str | None:
-        """The dotted name that an expression leads to by its imports (`torch.nn.Linear`), in torch's canonical spelling.
+        """The dotted name that an expression leads to by its imports (`torch.nn.Linear`), in canonical spelling.
 
         Builtins resolve to "builtins.x". None for everything that is not an import, an attribute of one, or a builtin.
         """
@@ -67,7 +67,7 @@ class Unit:
         return canonical(targets.pop()) if len(targets) == 1 and "" not in targets else None
 
     def _target(self, binding: Binding) -> str | None:
-        """The import target of a binding, "" when it is no import, None when it does not count (`torch = None` in a fallback)."""
+        """The import target of a binding, "" when it is no import, None when it does not count (`torch = None`)."""
         if binding.kind in ("import", "from"):
             return binding.target
         if binding.kind == "assign":

@@ -1,4 +1,4 @@
-"""The passes that plan a file's rewrite, in the order they run. Each adds to the plan; none undoes another's decision."""
+"""The passes that plan a file's rewrite, in the order they run. Each adds to the plan; none undoes another."""
 
 from __future__ import annotations
 

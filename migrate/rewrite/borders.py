@@ -19,10 +19,12 @@ def plan_borders(plan: Plan) -> None:
         if missing:
             where = "." * node.level + (node.module or "")
             plan.found(
-                "JM401", node, f"{where}.{missing[0]}" if node.module else f"{where}{missing[0]}",
-                f"`{where}` is not converted in this run: {', '.join(missing)} may be torch, and may want rngs or a key",
+                "JM401",
+                node,
+                f"{where}.{missing[0]}" if node.module else f"{where}{missing[0]}",
+                f"`{where}` is not converted in this run: {', '.join(missing)} may want rngs or a key",
                 advice="Convert the folder that holds both files.",
-            )  # fmt: skip
+            )
 
 
 def _converted(base: str, name: str, known: Mapping[str, object]) -> bool:

@@ -22,8 +22,12 @@ from .writer import Writer
 
 # Attributes that a JAX array has under torch's name, with torch's meaning.
 SAME_ATTRIBUTES = frozenset({"shape", "dtype", "ndim", "T", "mT", "real", "imag", "nbytes", "itemsize"})
-RECEIVERS = {"Module": "torch.nn.Module.", "Optimizer": "torch.optim.Optimizer.", "Generator": "torch.Generator.",
-             "Scheduler": "torch.optim.lr_scheduler.LRScheduler."}  # fmt: skip
+RECEIVERS = {
+    "Module": "torch.nn.Module.",
+    "Optimizer": "torch.optim.Optimizer.",
+    "Generator": "torch.Generator.",
+    "Scheduler": "torch.optim.lr_scheduler.LRScheduler.",
+}
 
 
 def plan_calls(plan: Plan) -> None:
@@ -62,9 +66,12 @@ def _torch_call(plan: Plan, node: ast.Call, dotted: str) -> None:
     if row is None:
         known = torch_names().known(dotted)
         plan.found(
-            "JM302", node, dotted, f"no rule for {dotted}" if known else f"torch has no public name {dotted}",
+            "JM302",
+            node,
+            dotted,
+            f"no rule for {dotted}" if known else f"torch has no public name {dotted}",
             advice="Write a rule (CONTRIBUTING.md) or convert by hand.",
-        )  # fmt: skip
+        )
         return
     apply(plan, row, node, dotted, None)
 
@@ -91,9 +98,13 @@ def apply(plan: Plan, row: Row, node: ast.Call, dotted: str, receiver: ast.expr 
         return layer_call(plan, row, node, dotted, receiver, evidence)
     if row.get("structural"):
         plan.found(
-            "JM208" if row.get("pass") == "training" else "JM203", node, dotted,
-            f"{dotted} is converted only in its usual place, which this is not", rule=row.name, advice=row.advice,
-        )  # fmt: skip
+            "JM208" if row.get("pass") == "training" else "JM203",
+            node,
+            dotted,
+            f"{dotted} is converted only in its usual place, which this is not",
+            rule=row.name,
+            advice=row.advice,
+        )
         return False
     if row.get("handler"):
         from .handlers import HANDLERS
@@ -272,9 +283,12 @@ def _unknown_receiver(plan: Plan, node: ast.Call, func: ast.Attribute) -> None:
         )
         return
     plan.found(
-        "JM201", node, dotted, f"`.{func.attr}()` on `{ast.unparse(func.value)[:60]}`: nothing shows what that is",
+        "JM201",
+        node,
+        dotted,
+        f"`.{func.attr}()` on `{ast.unparse(func.value)[:60]}`: nothing shows what that is",
         advice="Annotate the value (x: torch.Tensor) or convert the call by hand.",
-    )  # fmt: skip
+    )
 
 
 def _same_spelling(plan: Plan, row: Row, node: ast.Call, func: ast.Attribute) -> bool:
@@ -312,8 +326,13 @@ def _attribute(plan: Plan, node: ast.Attribute) -> None:
             plan.taken.add(node)
             _property(plan, row, node)
         elif not called and node.attr not in SAME_ATTRIBUTES and torch_names().known(f"torch.Tensor.{node.attr}"):
-            plan.found("JM302", node, f"torch.Tensor.{node.attr}", f"no rule for the attribute `.{node.attr}` of a tensor",
-                       evidence=_why(holder))  # fmt: skip
+            plan.found(
+                "JM302",
+                node,
+                f"torch.Tensor.{node.attr}",
+                f"no rule for the attribute `.{node.attr}` of a tensor",
+                evidence=_why(holder),
+            )
     elif holder.tag == "Module" and holder.facts is None and holder.name and not called:
         _layer_attribute(plan, node, holder)
 
@@ -326,8 +345,13 @@ def _layer_attribute(plan: Plan, node: ast.Attribute, holder: Kind) -> None:
         return
     own = {*entry.params, *row.get("params", ()), *row.get("buffers", ()), "training", "weight", "bias"}
     if node.attr not in own and not node.attr.isdigit():
-        plan.found("JM302", node, f"{holder.name}.{node.attr}", f"the layer library's {entry.name} has no `.{node.attr}`",
-                   evidence=_why(holder))  # fmt: skip
+        plan.found(
+            "JM302",
+            node,
+            f"{holder.name}.{node.attr}",
+            f"the layer library's {entry.name} has no `.{node.attr}`",
+            evidence=_why(holder),
+        )
 
 
 def _property(plan: Plan, row: Row, node: ast.Attribute) -> None:

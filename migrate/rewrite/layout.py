@@ -13,7 +13,7 @@ from .writer import Writer
 def keep_layout(plan: Plan, found: Match, node: ast.Call, plain: Whole) -> Whole:
     """`plain`, or a replacement that keeps line breaks and comments between the arguments.
 
-    That is possible when the form is one call, `f({a}, {b}, axis={c})`, that takes the arguments in the order of the source.
+    That is possible when the form is one call, `f({a}, {b}, axis={c})`, that takes the arguments in the source's order.
     """
     tree = plan.unit.tree
     if "\n" not in tree.segment(node):

@@ -110,8 +110,29 @@ def _doubled(form: Form, arguments: Arguments, unit: Unit) -> bool:
 
 
 _CREATORS = frozenset(
-    """empty zeros ones new_empty new_zeros new_ones empty_like zeros_like ones_like size dim numel
-    full tensor FloatTensor float half double long to type""".split()
+    [
+        "empty",
+        "zeros",
+        "ones",
+        "new_empty",
+        "new_zeros",
+        "new_ones",
+        "empty_like",
+        "zeros_like",
+        "ones_like",
+        "size",
+        "dim",
+        "numel",
+        "full",
+        "tensor",
+        "FloatTensor",
+        "float",
+        "half",
+        "double",
+        "long",
+        "to",
+        "type",
+    ]
 )
 
 

@@ -8,7 +8,7 @@ from .plan import Plan
 
 
 def add_keyword_parameter(plan: Plan, node: ast.FunctionDef | ast.AsyncFunctionDef, text: str) -> None:
-    """Add `text` (`rngs: nnx.Rngs`) as the last keyword-only parameter, before `**kwargs`. Nothing when it is there already."""
+    """Add `text` (`rngs: nnx.Rngs`) as the last keyword-only parameter, unless it is there already."""
     tree, args = plan.unit.tree, node.args
     name = text.partition(":")[0].partition("=")[0].strip()
     if any(a.arg == name for a in [*args.posonlyargs, *args.args, *args.kwonlyargs]) or (node, name) in plan.parameters:

@@ -388,6 +388,6 @@ def istft(
 
 
 def scalar_beside(scalar, x):
-    """`scalar` in the type that torch gives it beside `x`: a 0-dim tensor does not widen floats that have dimensions."""
+    """`scalar` in the type that torch gives it beside `x`: a 0-dim tensor does not widen floats with dimensions."""
     both_float = jnp.issubdtype(scalar.dtype, jnp.floating) and jnp.issubdtype(x.dtype, jnp.floating)
     return scalar.astype(x.dtype) if both_float and scalar.ndim == 0 and x.ndim else scalar

@@ -47,9 +47,14 @@ def _reserved(plan: Plan, facts: ClassFacts) -> None:
     """Methods whose names NNX uses with another meaning or signature."""
     for name, method in facts.methods.items():
         if name in RESERVED:
-            plan.found("JM203", _header(method.node), f"torch.nn.Module.{name}", f"{name}() is overridden: NNX has its own, "
-                       "with another signature, and does not call this one for child modules",
-                       advice="Give the method another name and call it where train() or eval() was called.")  # fmt: skip
+            plan.found(
+                "JM203",
+                _header(method.node),
+                f"torch.nn.Module.{name}",
+                f"{name}() is overridden: NNX has its own, "
+                "with another signature, and does not call this one for child modules",
+                advice="Give the method another name and call it where train() or eval() was called.",
+            )
 
 
 def _flags_elsewhere(plan: Plan) -> None:
@@ -60,8 +65,13 @@ def _flags_elsewhere(plan: Plan) -> None:
         kind = plan.unit.kind(node.value)
         if kind.tag == "Module" and kind.name != "plain":
             plan.taken.add(node)
-            plan.found("JM203", node, "torch.nn.Module.training", "NNX modules have no training flag of their own",
-                       advice="Ask the layer that switches: `not m.deterministic`.")  # fmt: skip
+            plan.found(
+                "JM203",
+                node,
+                "torch.nn.Module.training",
+                "NNX modules have no training flag of their own",
+                advice="Ask the layer that switches: `not m.deterministic`.",
+            )
 
 
 def _header(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> ast.AST:
