@@ -8,15 +8,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..rulebook.rows import Row
+from .evaluate_calls import Calls, Env
 from .facts import ClassFacts, FunctionFacts
 from .kinds import (
     BOOL,
     CONTAINERS,
-    DEVICE,
     DTYPE,
     FLOAT,
     INT,
-    MODULE,
     NONE,
     NUMBERS,
     NUMPY,
@@ -31,46 +30,11 @@ from .kinds import (
     join_all,
     kind_of_result,
 )
-from .scopes import COMPREHENSIONS
-from .tensor_only import shows_tensor
 from .unit import STANDARD_LIBRARY
 
 if TYPE_CHECKING:
-    from .infer import Flow
+    from .flow import Flow
 
-Env = dict[str, Kind]
-
-_BUILTIN_CALLS: Mapping[str, Kind] = {
-    "int": INT,
-    "len": INT,
-    "float": FLOAT,
-    "bool": BOOL,
-    "str": STR,
-    "repr": STR,
-    "isinstance": BOOL,
-    "callable": BOOL,
-    "hasattr": BOOL,
-    "round": FLOAT,
-    "print": NONE,
-    "range": Kind("list", "", (INT,)),
-    "id": INT,
-    "open": OTHER,
-    "dict": Kind("dict"),
-    "set": OTHER,
-    "input": STR,
-    "format": STR,
-    "type": OTHER,
-    "issubclass": BOOL,
-    "any": BOOL,
-    "all": BOOL,
-    "ord": INT,
-    "chr": STR,
-    "hash": INT,
-    "vars": Kind("dict"),
-    "slice": OTHER,
-    "object": OTHER,
-    "bytes": OTHER,
-}
 _TENSOR_ATTRIBUTES: Mapping[str, Kind] = {
     "shape": SHAPE,
     "dtype": DTYPE,
@@ -85,20 +49,9 @@ _TENSOR_ATTRIBUTES: Mapping[str, Kind] = {
     "grad_fn": OTHER,
     "names": UNKNOWN,
 }
-_STR_METHODS = {
-    "split": Kind("list", "", (STR,)),
-    "encode": OTHER,
-    "index": INT,
-    "find": INT,
-    "startswith": BOOL,
-    "endswith": BOOL,
-    "count": INT,
-    "splitlines": Kind("list", "", (STR,)),
-    "isdigit": BOOL,
-}
 
 
-class Evaluator:
+class Evaluator(Calls):
     """Evaluates expressions of one function or module body against an environment, recording each kind."""
 
     def __init__(self, flow: Flow) -> None:
@@ -398,241 +351,5 @@ class Evaluator:
     def _Await(self, node: ast.Await, env: Env) -> Kind:
         return self(node.value, env)
 
-    def _Call(self, node: ast.Call, env: Env) -> Kind:
-        func = self(node.func, env)
-        self._prepare_lambda(node, env)
-        args = [self(a, env) for a in node.args]
-        keywords = {k.arg or "**": self(k.value, env) for k in node.keywords}
-        dotted = self.unit.resolve(node.func)
-        if dotted and dotted.startswith("builtins."):
-            return self._builtin(dotted[9:], node, args, env)
-        if isinstance(func.facts, FunctionFacts):
-            return self.flow.call(func.facts, node, args, keywords)
-        if func.tag == "Class":
-            return self._construct(func, node, args, keywords)
-        if dotted:
-            return self._imported(dotted, node, args)
-        if isinstance(node.func, ast.Attribute):
-            return self._method(self.unit.kind(node.func.value), node.func.attr, node, args, keywords)
-        if func.tag == "Module":
-            return self._call_module(func, node, args, keywords)
-        if func.tag == "torch":
-            row = self.unit.book.find(func.name)
-            return kind_of_result(row.gives) if row is not None else UNKNOWN
-        return UNKNOWN
 
-    def _prepare_lambda(self, node: ast.Call, env: Env) -> None:
-        """`map(lambda t: …, xs)`: the lambda's parameter is an element of `xs`."""
-        if (
-            len(node.args) >= 2
-            and isinstance(node.args[0], ast.Lambda)
-            and isinstance(node.func, ast.Name)
-            and node.func.id == "map"
-        ):
-            kinds = [self(a, env).element() for a in node.args[1:]]
-            names = [a.arg for a in node.args[0].args.args]
-            self.flow.lambda_kinds[node.args[0]] = dict(zip(names, kinds, strict=False))
-
-    def _builtin(self, name: str, node: ast.Call, args: list[Kind], env: Env) -> Kind:
-        if name in _BUILTIN_CALLS:
-            return _BUILTIN_CALLS[name]
-        if name in ("list", "tuple", "sorted", "reversed", "iter", "set") and args:
-            return Kind("list", "", (args[0].element(),)) if args[0].element().known else Kind("list")
-        if name in ("list", "tuple"):
-            return Kind("list")
-        if name in ("sum", "max", "min", "abs", "next", "pow", "divmod"):
-            if args and args[0].is_tensor:
-                return TENSOR
-            kinds = [args[0].element()] if len(args) == 1 and name != "abs" else args
-            return join_all(kinds) if kinds else UNKNOWN
-        if name == "super":
-            cls = self.unit.tree.class_of(node)
-            facts = self.unit.classes.get(cls) if cls else None
-            return Kind("Module", "super", facts=facts) if facts and facts.is_module else UNKNOWN
-        if name == "map" and len(node.args) >= 2:
-            return Kind("list", "", (self._mapped(node),))
-        if name in ("zip", "enumerate", "filter"):
-            return UNKNOWN
-        return UNKNOWN
-
-    def _mapped(self, node: ast.Call) -> Kind:
-        """What `map(f, …)` yields."""
-        fn = node.args[0]
-        if isinstance(fn, ast.Lambda):
-            return self.unit.kind(fn.body)
-        kind = self.unit.kind(fn)
-        if isinstance(kind.facts, FunctionFacts):
-            for arg, name in zip(node.args[1:], kind.facts.node.args.args, strict=False):
-                kind.facts.saw(name.arg, self.unit.kind(arg).element(), self.unit)
-            return kind.facts.returns
-        if kind.tag == "Module":
-            return self._call_module(kind, node, [], {})
-        return _BUILTIN_CALLS.get(fn.id, UNKNOWN) if isinstance(fn, ast.Name) else UNKNOWN
-
-    def _imported(self, dotted: str, node: ast.Call, args: list[Kind]) -> Kind:
-        if dotted.startswith(("numpy.", "jax.")):  # an array, and no tensor of torch
-            return NUMPY
-        if dotted in ("einops.rearrange", "einops.repeat", "einops.reduce", "einops.einsum"):
-            return args[0] if args and args[0].tag == "numpy" else TENSOR.because("einops result")
-        if dotted in ("einops.pack",):
-            return Kind("tuple", "", (TENSOR, Kind("list")))
-        if dotted == "einops.unpack":
-            return Kind("list", "", (TENSOR,))
-        if dotted == "copy.deepcopy" and args:
-            return args[0]
-        if dotted == "functools.partial" and args and args[0].tag in ("Class", "torch", "Function"):
-            return replace(args[0], why="partial")
-        if not dotted.startswith("torch."):
-            return OTHER if dotted.partition(".")[0] in STANDARD_LIBRARY else UNKNOWN
-        row = self.unit.book.find(dotted)
-        if dotted.startswith("torch.optim.lr_scheduler."):
-            return Kind("Scheduler", dotted)
-        if dotted.startswith("torch.optim."):
-            return Kind("Optimizer", dotted)
-        if dotted in ("torch.nn.Parameter", "torch.nn.Buffer"):
-            return VARIABLE.because("a parameter" if dotted.endswith("Parameter") else "register_buffer")
-        if row is None:
-            return UNKNOWN
-        if row.get("gives") in ("same", "input") and args:
-            return args[0]
-        if dotted in ("torch.utils.data.DataLoader",):
-            return Kind("Loader")
-        return self.flow.refine(dotted, node, kind_of_result(row.gives))
-
-    def _construct(self, cls: Kind, node: ast.Call, args: list[Kind], keywords: dict[str, Kind]) -> Kind:
-        if isinstance(cls.facts, ClassFacts):
-            init = cls.facts.method("__init__")
-            if init is not None:
-                self.flow.record_arguments(init, node, args, keywords)
-            if cls.facts.is_module:
-                return Kind("Module", cls.facts.layer_base, facts=cls.facts, why="constructed")
-            return Kind("Module", "plain", facts=cls.facts) if cls.facts.attributes or cls.facts.methods else OTHER
-        if cls.name in CONTAINERS:
-            keys, members = self._keyed_members(node) if cls.name == "torch.nn.ModuleDict" else ((), ())
-            return Kind(
-                "Module", cls.name, members or self._members(cls.name, node, args), keys=keys, why="constructed"
-            )
-        return Kind("Module", cls.name, why="constructed")
-
-    def _keyed_members(self, node: ast.Call) -> tuple[tuple[str, ...], tuple[Kind, ...]]:
-        """Names and kinds of `ModuleDict({"a": …})` and `ModuleDict(dict(a=…))`; nothing when a key is no literal."""
-        given = node.args[0] if len(node.args) == 1 else None
-        pairs: list[tuple[str, ast.expr]] = []
-        if isinstance(given, ast.Dict):
-            pairs = [
-                (k.value, v)
-                for k, v in zip(given.keys, given.values, strict=True)
-                if isinstance(k, ast.Constant) and isinstance(k.value, str)
-            ]
-            complete = len(pairs) == len(given.keys)
-        elif isinstance(given, ast.Call) and self.unit.resolve(given.func) == "builtins.dict" and not given.args:
-            pairs = [(k.arg, k.value) for k in given.keywords if k.arg]
-            complete = len(pairs) == len(given.keywords)
-        else:
-            return (), ()
-        if not complete or not pairs:
-            return (), ()
-        return tuple(k for k, _ in pairs), tuple(self.unit.kind(v) for _, v in pairs)
-
-    def _members(self, container: str, node: ast.Call, args: list[Kind]) -> tuple[Kind, ...]:
-        if not args:
-            return (MODULE,)
-        if (
-            container == "torch.nn.ModuleList"
-            or isinstance(node.args[0], ast.Starred)
-            or args[0].tag in ("dict", "list")
-        ):
-            kind = args[0].element()
-            return (kind if kind.tag in ("Module", "list") else MODULE,)
-        if any(isinstance(a, ast.Starred) for a in node.args):
-            return (MODULE,)
-        return tuple(a if a.known else MODULE for a in args)
-
-    def _call_module(self, module: Kind, node: ast.Call, args: list[Kind], keywords: dict[str, Kind]) -> Kind:
-        if isinstance(module.facts, ClassFacts):
-            forward = module.facts.method("forward") or module.facts.method("__call__")
-            if forward is not None:
-                return self.flow.call(forward, node, args, keywords)
-        row = self.unit.book.find(module.name)
-        if row is not None and row.get("calls"):
-            return kind_of_result(str(row.get("calls")), args[0] if args else UNKNOWN)
-        if module.name == "torch.nn.Sequential":
-            return TENSOR.because("result of a Sequential")
-        return UNKNOWN
-
-    def _method(self, base: Kind, name: str, node: ast.Call, args: list[Kind], keywords: dict[str, Kind]) -> Kind:
-        if base.is_tensor:
-            row = self.unit.book.find(f"torch.Tensor.{name}")
-            if row is None:
-                return UNKNOWN
-            return self.flow.refine(f"torch.Tensor.{name}", node, kind_of_result(row.gives, TENSOR))
-        if base.tag == "Module":
-            return self._module_method(base, name, node, args, keywords)
-        if base.tag == "str":
-            return _STR_METHODS.get(name, STR)
-        if base.tag == "dict" and base.items and name in ("get", "pop", "setdefault"):
-            return base.items[0]
-        if base.tag == "dict" and base.items and name == "values":
-            return Kind("list", "", base.items)
-        if base.tag == "list" and name == "pop":
-            return base.element()
-        if base.tag == "numpy":
-            return NUMPY
-        if base.tag == "Generator":
-            return base if name == "manual_seed" else UNKNOWN
-        if base.tag == "unknown" and shows_tensor(node, self.unit.book):
-            row = self.unit.book.find(f"torch.Tensor.{name}")
-            return kind_of_result(row.gives, TENSOR) if row is not None else UNKNOWN
-        return UNKNOWN
-
-    def _module_method(
-        self, base: Kind, name: str, node: ast.Call, args: list[Kind], keywords: dict[str, Kind]
-    ) -> Kind:
-        if isinstance(base.facts, ClassFacts):
-            own = base.facts.method(name)
-            if own is not None:
-                return self.flow.call(own, node, args, keywords)
-            held = base.facts.attribute(name)
-            if held is not None:
-                return self._call_module(held, node, args, keywords) if held.tag == "Module" else UNKNOWN
-        if name in (
-            "train",
-            "eval",
-            "to",
-            "cuda",
-            "cpu",
-            "half",
-            "float",
-            "double",
-            "apply",
-            "requires_grad_",
-            "bfloat16",
-        ):
-            return base
-        if name in ("parameters", "buffers"):
-            return Kind("list", "", (VARIABLE,))
-        if name in ("named_parameters", "named_buffers"):
-            return Kind("list", "", (Kind("tuple", "", (STR, VARIABLE)),))
-        if name in ("modules", "children"):
-            return Kind("list", "", (MODULE,))
-        if name in ("named_modules", "named_children"):
-            return Kind("list", "", (Kind("tuple", "", (STR, MODULE)),))
-        if name in ("state_dict",):
-            return Kind("dict", "", (TENSOR,))
-        if name == "forward":
-            return self._call_module(base, node, args, keywords)
-        if base.name == "torch.nn.ModuleDict":
-            if name == "values":
-                return Kind("list", "", base.items or (MODULE,))
-            if name == "items":
-                return Kind("list", "", (Kind("tuple", "", (STR, base.element())),))
-            if name == "keys":
-                return Kind("list", "", (STR,))
-        if base.name == "super" and isinstance(base.facts, ClassFacts):
-            for parent in base.facts.lineage()[1:]:
-                if name in parent.methods:
-                    return self.flow.call(parent.methods[name], node, args, keywords)
-        return UNKNOWN
-
-
-__all__ = ["COMPREHENSIONS", "DEVICE", "Env", "Evaluator"]
+__all__ = ["Env", "Evaluator"]

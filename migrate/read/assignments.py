@@ -1,0 +1,122 @@
+"""Where values go: names, attributes of self, members that calls register."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+
+from .evaluate import Env
+from .facts import ClassFacts
+from .frame import Frame
+from .kinds import (
+    MODULE,
+    NONE,
+    TENSOR,
+    VARIABLE,
+    Kind,
+    join,
+    join_all,
+)
+
+
+class Assignments(Frame):
+    """Keeps the environment and the attributes of classes in step with what is assigned."""
+
+    def _registrations(self, stmt: ast.stmt, env: Env) -> None:
+        """`self.register_buffer("x", t)`, `self.add_module("x", m)`, `xs.append(m)`: calls that store a value."""
+        call = stmt.value if isinstance(stmt, ast.Expr) else None
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+            return
+        name, args = call.func.attr, call.args
+        if name in ("append", "insert") and args and isinstance(call.func.value, (ast.Name, ast.Attribute)):
+            self._append(call.func.value, self.unit.kind(args[-1]), env)
+        if name == "extend" and args and isinstance(call.func.value, (ast.Name, ast.Attribute)):
+            self._append(call.func.value, self.unit.kind(args[-1]).element(), env)
+        cls = self._self_class(call.func.value)
+        if cls is None or not args or not isinstance(args[0], ast.Constant) or not isinstance(args[0].value, str):
+            return
+        if name == "register_buffer":
+            tensor = args[1] if len(args) > 1 else next((k.value for k in call.keywords if k.arg == "tensor"), None)
+            none = isinstance(tensor, ast.Constant) and tensor.value is None
+            self._store(cls, args[0].value, NONE if none else VARIABLE.because("register_buffer"))
+        elif name == "register_parameter":
+            self._store(cls, args[0].value, VARIABLE.because("register_parameter"))
+        elif name in ("add_module", "register_module") and len(args) > 1:
+            self._store(cls, args[0].value, self.unit.kind(args[1]))
+
+    def _append(self, target: ast.expr, item: Kind, env: Env) -> None:
+        kind = self.unit.kind(target)
+        if kind.tag == "list":
+            grown = Kind("list", "", (join(kind.items[0], item) if kind.items else item,))
+        elif kind.tag == "Module" and kind.name == "torch.nn.ModuleList":
+            grown = replace(
+                kind, items=(join(kind.items[0], item) if kind.items and kind.items[0] != MODULE else item,)
+            )
+        else:
+            return
+        self.assign(target, grown, env)
+
+    def assign(self, target: ast.expr, kind: Kind, env: Env, value: ast.expr | None = None) -> None:
+        if kind.tag == "Variable" and isinstance(target, ast.Name) and isinstance(value, ast.Attribute):
+            if target.id not in self.unit.usage(self.owner).written:
+                kind = TENSOR.because(kind.why)
+        self.unit.kinds[target] = kind
+        if isinstance(target, ast.Name):
+            env[target.id] = kind
+            self.seen[target.id] = join(self.seen[target.id], kind) if target.id in self.seen else kind
+            for key in [k for k in env if k.startswith(f"{target.id}.")]:
+                del env[key]
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            self._unpack(target, kind, env, value)
+        elif isinstance(target, ast.Starred):
+            self.assign(target.value, Kind("list", "", (kind,)), env)
+        elif isinstance(target, ast.Attribute):
+            self.evaluate(target.value, env)
+            cls = self._self_class(target.value)
+            if cls is not None:
+                if kind.tag == "Module" and kind.name == "super":
+                    return
+                self._store(cls, target.attr, kind)
+                held = cls.attribute(target.attr)
+                if held is not None and held.tag == "Variable" and kind.is_tensor:
+                    kind = held  # the Variable stays, its array is new
+                    self.unit.kinds[target] = kind
+            if kind.known:
+                env[ast.unparse(target)] = kind
+        elif isinstance(target, ast.Subscript):
+            self.evaluate(target.value, env)
+            self.evaluate(target.slice, env)
+
+    def _unpack(self, target: ast.Tuple | ast.List, kind: Kind, env: Env, value: ast.expr | None) -> None:
+        count = len(target.elts)
+        starred = next((i for i, e in enumerate(target.elts) if isinstance(e, ast.Starred)), None)
+        fixed = kind.tag == "tuple" and kind.name not in ("*", "batch")
+        if fixed and starred is not None and len(kind.items) >= count - 1:
+            tail = count - starred - 1
+            middle = kind.items[starred : len(kind.items) - tail]
+            kinds = [*kind.items[:starred], join_all(middle), *kind.items[len(kind.items) - tail :]]
+        elif fixed and len(kind.items) == count:
+            kinds = list(kind.items)
+        else:
+            kinds = [kind.element()] * count
+        for sub, sub_kind in zip(target.elts, kinds, strict=False):
+            self.assign(sub, sub_kind, env)
+
+    def _self_class(self, node: ast.expr) -> ClassFacts | None:
+        """The class whose instance `node` is, when `node` is the first parameter of the method we are in."""
+        if not isinstance(node, ast.Name):
+            return None
+        flow: Frame | None = self
+        while flow is not None:
+            facts = self.unit.functions.get(flow.owner)
+            if facts is not None and facts.owner is not None:
+                args = [*facts.node.args.posonlyargs, *facts.node.args.args]
+                return facts.owner if args and args[0].arg == node.id else None
+            flow = flow.outer
+        return None
+
+    def _store(self, cls: ClassFacts, name: str, kind: Kind) -> None:
+        old = cls.attributes.get(name)
+        if old is not None and old.tag == "Variable" and kind.is_tensor:
+            return
+        cls.attributes[name] = join(old, kind) if old is not None else kind
