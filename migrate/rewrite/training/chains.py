@@ -46,6 +46,8 @@ def plan_chain(plan: Plan, node: ast.Call) -> None:
         _returned(plan, stmt, base, links)
     elif plain and _simple(plan, node) and all(link.name in SWITCHES for link in links):
         _embedded(plan, node, base, links)
+    elif len(links) == 1 and _kept(links[0]) and _unused(plan, node):
+        _note(plan, links[0], "the same in NNX")
     elif all(link.name in PLACES for link in links):
         _dropped(plan, node, base, links)
     else:
@@ -76,6 +78,15 @@ def _problem(plan: Plan, links: list[Link], base: ast.expr) -> str:
     return (
         f"`.{unclear.name}({ast.unparse(unclear.call).rpartition('(')[2]}`: nothing shows a device" if unclear else ""
     )
+
+
+def _unused(plan: Plan, node: ast.expr) -> bool:
+    """Whether the call is a branch of `a() if c else b()` on a line of its own: nobody reads what it gives."""
+    up: ast.AST = node
+    parent = plan.unit.tree.parents[up]
+    while isinstance(parent, ast.IfExp) and up is not parent.test:
+        up, parent = parent, plan.unit.tree.parents[parent]
+    return isinstance(parent, ast.Expr)
 
 
 def _as_value(plan: Plan, node: ast.Call, base: ast.expr, links: list[Link]) -> None:
