@@ -1,4 +1,4 @@
-"""Rows applied to expressions: calls, methods, attributes, constants, functions and classes passed as values."""
+"""Rows applied to calls: functions, methods, what packages built on torch offer."""
 
 from __future__ import annotations
 
@@ -8,20 +8,17 @@ from collections.abc import Iterator
 
 from ..read.kinds import CONTAINERS, Kind
 from ..read.source import hidden
-from ..rulebook.condition import holds
 from ..rulebook.load import packages, torch_names
-from ..rulebook.precedence import ATOM, LAMBDA
 from ..rulebook.rows import Row
-from ..rulebook.signature import Arguments
 from .imports import KNOWN
 from .layercalls import layer_call
 from .layout import keep_layout
-from .match import Match, Refusal, asker, match, whole
+from .match import Match, Refusal, match, whole
 from .plan import Plan, Whole
+from .settle import of_module, settle, why
+from .values import plan_attribute, plan_name
 from .writer import Writer
 
-# Attributes that a JAX array has under torch's name, with torch's meaning.
-SAME_ATTRIBUTES = frozenset({"shape", "dtype", "ndim", "T", "mT", "real", "imag", "nbytes", "itemsize"})
 RECEIVERS = {
     "Module": "torch.nn.Module.",
     "Optimizer": "torch.optim.Optimizer.",
@@ -36,9 +33,9 @@ def plan_calls(plan: Plan) -> None:
         if isinstance(node, ast.Call):
             _call(plan, node)
         elif isinstance(node, ast.Attribute):
-            _attribute(plan, node)
+            plan_attribute(plan, node)
         elif isinstance(node, ast.Name):
-            _name(plan, node)
+            plan_name(plan, node)
 
 
 def _expressions(plan: Plan) -> Iterator[ast.expr]:
@@ -62,7 +59,7 @@ def _call(plan: Plan, node: ast.Call) -> None:
 
 
 def _torch_call(plan: Plan, node: ast.Call, dotted: str) -> None:
-    row = plan.unit.book.find(dotted) or _of_module(plan, dotted)
+    row = plan.unit.book.find(dotted) or of_module(plan, dotted)
     if row is None:
         known = torch_names().known(dotted)
         plan.found(
@@ -74,16 +71,6 @@ def _torch_call(plan: Plan, node: ast.Call, dotted: str) -> None:
         )
         return
     apply(plan, row, node, dotted, None)
-
-
-def _of_module(plan: Plan, dotted: str) -> Row | None:
-    """The unmapped row of the nearest module above a name (`torch.distributed` for `torch.distributed.all_reduce`)."""
-    while dotted.count(".") > 1:
-        dotted = dotted.rpartition(".")[0]
-        row = plan.unit.book.find(dotted)
-        if row is not None:
-            return row if row.get("unmapped") else None
-    return None
 
 
 def apply(plan: Plan, row: Row, node: ast.Call, dotted: str, receiver: ast.expr | None, evidence: str = "") -> bool:
@@ -112,13 +99,13 @@ def apply(plan: Plan, row: Row, node: ast.Call, dotted: str, receiver: ast.expr 
         handler = HANDLERS.get(str(row.get("handler")))
         if handler is not None:
             result = handler(plan, row, node, receiver)
-            return _settle(plan, row, node, dotted, result, evidence)
+            return settle(plan, row, node, dotted, result, evidence)
         plan.found("JM302", node, dotted, f"{dotted} is not converted yet", rule=row.name, advice=row.advice)
         return False
     found = match(row, node, receiver, plan.unit)
     if isinstance(found, Refusal):
-        return _settle(plan, row, node, dotted, found, evidence)
-    return _settle(plan, row, node, dotted, _replacement(plan, found, node), evidence, found)
+        return settle(plan, row, node, dotted, found, evidence)
+    return settle(plan, row, node, dotted, _replacement(plan, found, node), evidence, found)
 
 
 def _replacement(plan: Plan, found: Match, node: ast.Call) -> Whole | Refusal:
@@ -160,55 +147,6 @@ def _respell(plan: Plan, found: Match, node: ast.Call, result: Whole) -> Whole:
     return again if isinstance(again, Whole) else result
 
 
-def _settle(
-    plan: Plan,
-    row: Row,
-    node: ast.expr,
-    dotted: str,
-    result: Whole | Refusal,
-    evidence: str,
-    found: Match | None = None,
-) -> bool:
-    tree = plan.unit.tree
-    if isinstance(result, Refusal):
-        plan.found(result.code, node, dotted, result.message, rule=row.name, advice=result.advice, evidence=evidence)
-        return False
-    lost = comments_lost(plan, node, result)
-    if lost:
-        plan.found("JM204", node, dotted, f"rewriting would lose the comment {lost!r}", rule=row.name)
-        return False
-    plan.whole[node] = result
-    notes = [n for n in (found.notes if found is not None else row.notes) if n.code.startswith("JM1")]
-    message = f"{dotted} -> {_target(row, found)}"
-    if notes:
-        plan.found(notes[0].code, node, dotted, f"{message}: {notes[0].text}", rule=row.name, evidence=evidence)
-    elif row.get("pass") == "randomness" or (found is not None and found.wants_key):
-        plan.found(
-            "JM121", node, dotted, f"{message}: other numbers than torch's generator", rule=row.name, evidence=evidence
-        )
-    else:
-        plan.found("JM001", node, dotted, message, rule=row.name, evidence=evidence)
-    _ = tree
-    return True
-
-
-def _target(row: Row, found: Match | None) -> str:
-    if found is not None:
-        return "".join(p if isinstance(p, str) else "…" for p in found.form.pieces)
-    return str(row.get("layer") or row.get("handler") or "")
-
-
-def comments_lost(plan: Plan, node: ast.AST, result: Whole) -> str:
-    """The first comment inside `node` that the replacement would not carry over."""
-    tree = plan.unit.tree
-    if node in plan.points:
-        return ""
-    for start, end in tree.comments_in(tree.start(node), tree.end(node)):
-        if not any(tree.start(k) <= start and end <= tree.end(k) for k in result.kept):
-            return tree.text[start:end]
-    return ""
-
-
 def _foreign_call(plan: Plan, node: ast.Call, dotted: str) -> None:
     """Packages that build on torch."""
     top = dotted.partition(".")[0]
@@ -231,9 +169,9 @@ def _method_call(plan: Plan, node: ast.Call, func: ast.Attribute) -> None:
         row = unit.book.find(dotted)
         if row is None:
             if torch_names().known(dotted):
-                plan.found("JM302", node, dotted, f"no rule for {dotted}", evidence=_why(receiver))
+                plan.found("JM302", node, dotted, f"no rule for {dotted}", evidence=why(receiver))
             return
-        apply(plan, row, node, dotted, func.value, _why(receiver))
+        apply(plan, row, node, dotted, func.value, why(receiver))
         return
     if receiver.tag in RECEIVERS and receiver.name != "plain":
         _object_method(plan, node, func, receiver)
@@ -257,10 +195,10 @@ def _object_method(plan: Plan, node: ast.Call, func: ast.Attribute, receiver: Ki
         )
         if torch_names().known(dotted) or layer:
             name = f"{receiver.name}.{func.attr}" if layer else dotted
-            plan.found("JM302", node, name, f"no rule for {name}", evidence=_why(receiver))
+            plan.found("JM302", node, name, f"no rule for {name}", evidence=why(receiver))
         return
     plan.taken.add(func)
-    apply(plan, row, node, dotted, func.value, _why(receiver))
+    apply(plan, row, node, dotted, func.value, why(receiver))
 
 
 def _unknown_receiver(plan: Plan, node: ast.Call, func: ast.Attribute) -> None:
@@ -301,163 +239,3 @@ def _same_spelling(plan: Plan, row: Row, node: ast.Call, func: ast.Attribute) ->
 
 def _empty(plan: Plan) -> Plan:
     return Plan(plan.unit, plan.project, plan.catalogue, plan.needs)
-
-
-def _why(kind: Kind) -> str:
-    return f"{kind.tag}: {kind.why}" if kind.why else kind.tag
-
-
-def _attribute(plan: Plan, node: ast.Attribute) -> None:
-    unit = plan.unit
-    dotted = unit.resolve(node)
-    if dotted and dotted.startswith("torch."):
-        _value(plan, node, dotted)
-        return
-    if dotted:
-        _foreign_value(plan, node, dotted)
-        return
-    if not isinstance(node.ctx, ast.Load):
-        return
-    called = isinstance(plan.unit.tree.parents.get(node), ast.Call) and plan.unit.tree.parents[node].func is node  # type: ignore[attr-defined]
-    holder = unit.kind(node.value)
-    if holder.is_tensor:
-        row = unit.book.find(f"torch.Tensor.{node.attr}")
-        if row is not None and row.get("property"):
-            plan.taken.add(node)
-            _property(plan, row, node)
-        elif not called and node.attr not in SAME_ATTRIBUTES and torch_names().known(f"torch.Tensor.{node.attr}"):
-            plan.found(
-                "JM302",
-                node,
-                f"torch.Tensor.{node.attr}",
-                f"no rule for the attribute `.{node.attr}` of a tensor",
-                evidence=_why(holder),
-            )
-    elif holder.tag == "Module" and holder.facts is None and holder.name and not called:
-        _layer_attribute(plan, node, holder)
-
-
-def _layer_attribute(plan: Plan, node: ast.Attribute, holder: Kind) -> None:
-    """An attribute of a torch layer that the layer library does not have."""
-    row = plan.unit.book.find(holder.name)
-    entry = plan.catalogue.get(str(row.get("layer"))) if row is not None else None
-    if row is None or entry is None:
-        return
-    own = {*entry.params, *row.get("params", ()), *row.get("buffers", ()), "training", "weight", "bias"}
-    if node.attr not in own and not node.attr.isdigit():
-        plan.found(
-            "JM302",
-            node,
-            f"{holder.name}.{node.attr}",
-            f"the layer library's {entry.name} has no `.{node.attr}`",
-            evidence=_why(holder),
-        )
-
-
-def _property(plan: Plan, row: Row, node: ast.Attribute) -> None:
-    if row.get("unmapped"):
-        name = f"torch.Tensor.{node.attr}"
-        plan.found("JM301", node, name, f"{name} has no counterpart", rule=row.name, advice=row.advice)
-        return
-    if not row.options:
-        return
-    form = row.options[0].template.form(frozenset({"self"}))
-    if "".join(p if isinstance(p, str) else "{}" for p in form.pieces) == f"{{}}.{node.attr}":
-        return
-
-    def build(writer: Writer) -> str:
-        return "".join(
-            p if isinstance(p, str) else writer.at_level(node.value, p.level, p.enclosed) for p in form.pieces
-        )
-
-    result = Whole(build, form.level, (node.value,))
-    _settle(plan, row, node, row.name, result, _why(plan.unit.kind(node.value)))
-
-
-def _name(plan: Plan, node: ast.Name) -> None:
-    dotted = plan.unit.resolve(node)
-    if dotted and dotted.startswith("torch.") and isinstance(node.ctx, ast.Load):
-        _value(plan, node, dotted)
-    elif dotted and isinstance(node.ctx, ast.Load):
-        _foreign_value(plan, node, dotted)
-
-
-def _foreign_value(plan: Plan, node: ast.Attribute | ast.Name, dotted: str) -> None:
-    """A class or function of a package built on torch, used as a base or handed on."""
-    parent = plan.unit.tree.parents.get(node)
-    top = dotted.partition(".")[0]
-    called = isinstance(parent, ast.Call) and parent.func is node
-    if called or isinstance(parent, ast.Attribute) or top == "einops" or plan.project.find(dotted) is not None:
-        return
-    if "." in dotted and top in packages():
-        plan.found("JM303", node, dotted, f"{top} is built on torch", advice=str(packages()[top]))
-
-
-def _value(plan: Plan, node: ast.Attribute | ast.Name, dotted: str) -> None:
-    """A torch name that is not called here: a constant, a type, a class or function handed on."""
-    parent = plan.unit.tree.parents.get(node)
-    if isinstance(parent, ast.Attribute) and (plan.unit.resolve(parent) or "").startswith("torch"):
-        return
-    if isinstance(parent, ast.Call) and parent.func is node and node not in plan.taken:
-        return
-    row = plan.unit.book.find(dotted) or _of_module(plan, dotted)
-    if row is None:
-        if torch_names().names.get(dotted) is None:
-            plan.found("JM302", node, dotted, f"no rule for {dotted}")
-        return
-    if row.get("unmapped"):
-        plan.found("JM301", node, dotted, f"{dotted} has no counterpart", rule=row.name, advice=row.advice)
-    elif row.get("layer"):
-        plan.replace(node, plan.layer(str(row.get("layer"))))
-        plan.found("JM001", node, dotted, f"{dotted} -> {row.get('layer')}", rule=row.name)
-    elif (row.get("const") or row.get("property")) and row.options:
-        form = row.options[0].template.form(frozenset())
-        if not form.holes:
-            text = "".join(str(p) for p in form.pieces)
-            plan.replace(node, text, form.level)
-            note = row.notes[0] if row.notes else None
-            plan.found(
-                note.code if note else "JM001",
-                node,
-                dotted,
-                note.text if note else f"{dotted} -> {text}",
-                rule=row.name,
-            )
-    else:
-        _function_value(plan, row, node, dotted)
-
-
-def _function_value(plan: Plan, row: Row, node: ast.expr, dotted: str) -> None:
-    """A torch function handed on as a value: the JAX function, or a lambda around the target form."""
-    signature = row.signature
-    if signature is None or not signature.params or not row.options:
-        plan.found("JM302", node, dotted, f"{dotted} is not converted as a value", rule=row.name, advice=row.advice)
-        return
-    needed = [p for p in signature.params if p.default is None and p.kind == "normal"]
-    names = frozenset(p.name for p in needed)
-    ask = asker(signature, Arguments({}), plan.unit)
-    for option in row.options:
-        if (
-            (option.when and not holds(option.when, ask))
-            or not option.template.required <= names
-            or "key" in option.template.required
-        ):
-            continue
-        form = option.template.form(names)
-        for name in option.template.free_names:
-            if name in plan.catalogue:
-                plan.layers.add(name)
-        text = "".join(p if isinstance(p, str) else _plain(p.name) for p in form.pieces)
-        arguments = ", ".join(_plain(p.name) for p in needed)
-        bare = text.removesuffix(f"({arguments})")
-        if bare != text and bare.replace(".", "").isidentifier():
-            plan.replace(node, bare, ATOM)
-        else:
-            plan.replace(node, f"lambda {arguments}: {text}", LAMBDA)
-        plan.found("JM001", node, dotted, f"{dotted} -> {bare}", rule=row.name)
-        return
-    plan.found("JM203", node, dotted, f"{dotted} is not converted as a value", rule=row.name)
-
-
-def _plain(name: str) -> str:
-    return "x" if name in ("self", "input") else name

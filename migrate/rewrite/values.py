@@ -1,0 +1,175 @@
+"""Torch names that are not called: attributes of tensors and layers, constants, types, functions handed on."""
+
+from __future__ import annotations
+
+import ast
+
+from ..read.kinds import Kind
+from ..rulebook.condition import holds
+from ..rulebook.load import packages, torch_names
+from ..rulebook.precedence import ATOM, LAMBDA
+from ..rulebook.rows import Row
+from ..rulebook.signature import Arguments
+from .match import asker
+from .plan import Plan, Whole
+from .settle import of_module, settle, why
+from .writer import Writer
+
+# Attributes that a JAX array has under torch's name, with torch's meaning.
+SAME_ATTRIBUTES = frozenset({"shape", "dtype", "ndim", "T", "mT", "real", "imag", "nbytes", "itemsize"})
+
+
+def plan_attribute(plan: Plan, node: ast.Attribute) -> None:
+    unit = plan.unit
+    dotted = unit.resolve(node)
+    if dotted and dotted.startswith("torch."):
+        _value(plan, node, dotted)
+        return
+    if dotted:
+        _foreign_value(plan, node, dotted)
+        return
+    if not isinstance(node.ctx, ast.Load):
+        return
+    called = isinstance(plan.unit.tree.parents.get(node), ast.Call) and plan.unit.tree.parents[node].func is node  # type: ignore[attr-defined]
+    holder = unit.kind(node.value)
+    if holder.is_tensor:
+        row = unit.book.find(f"torch.Tensor.{node.attr}")
+        if row is not None and row.get("property"):
+            plan.taken.add(node)
+            _property(plan, row, node)
+        elif not called and node.attr not in SAME_ATTRIBUTES and torch_names().known(f"torch.Tensor.{node.attr}"):
+            plan.found(
+                "JM302",
+                node,
+                f"torch.Tensor.{node.attr}",
+                f"no rule for the attribute `.{node.attr}` of a tensor",
+                evidence=why(holder),
+            )
+    elif holder.tag == "Module" and holder.facts is None and holder.name and not called:
+        _layer_attribute(plan, node, holder)
+
+
+def _layer_attribute(plan: Plan, node: ast.Attribute, holder: Kind) -> None:
+    """An attribute of a torch layer that the layer library does not have."""
+    row = plan.unit.book.find(holder.name)
+    entry = plan.catalogue.get(str(row.get("layer"))) if row is not None else None
+    if row is None or entry is None:
+        return
+    own = {*entry.params, *row.get("params", ()), *row.get("buffers", ()), "training", "weight", "bias"}
+    if node.attr not in own and not node.attr.isdigit():
+        plan.found(
+            "JM302",
+            node,
+            f"{holder.name}.{node.attr}",
+            f"the layer library's {entry.name} has no `.{node.attr}`",
+            evidence=why(holder),
+        )
+
+
+def _property(plan: Plan, row: Row, node: ast.Attribute) -> None:
+    if row.get("unmapped"):
+        name = f"torch.Tensor.{node.attr}"
+        plan.found("JM301", node, name, f"{name} has no counterpart", rule=row.name, advice=row.advice)
+        return
+    if not row.options:
+        return
+    form = row.options[0].template.form(frozenset({"self"}))
+    if "".join(p if isinstance(p, str) else "{}" for p in form.pieces) == f"{{}}.{node.attr}":
+        return
+
+    def build(writer: Writer) -> str:
+        return "".join(
+            p if isinstance(p, str) else writer.at_level(node.value, p.level, p.enclosed) for p in form.pieces
+        )
+
+    result = Whole(build, form.level, (node.value,))
+    settle(plan, row, node, row.name, result, why(plan.unit.kind(node.value)))
+
+
+def plan_name(plan: Plan, node: ast.Name) -> None:
+    dotted = plan.unit.resolve(node)
+    if dotted and dotted.startswith("torch.") and isinstance(node.ctx, ast.Load):
+        _value(plan, node, dotted)
+    elif dotted and isinstance(node.ctx, ast.Load):
+        _foreign_value(plan, node, dotted)
+
+
+def _foreign_value(plan: Plan, node: ast.Attribute | ast.Name, dotted: str) -> None:
+    """A class or function of a package built on torch, used as a base or handed on."""
+    parent = plan.unit.tree.parents.get(node)
+    top = dotted.partition(".")[0]
+    called = isinstance(parent, ast.Call) and parent.func is node
+    if called or isinstance(parent, ast.Attribute) or top == "einops" or plan.project.find(dotted) is not None:
+        return
+    if "." in dotted and top in packages():
+        plan.found("JM303", node, dotted, f"{top} is built on torch", advice=str(packages()[top]))
+
+
+def _value(plan: Plan, node: ast.Attribute | ast.Name, dotted: str) -> None:
+    """A torch name that is not called here: a constant, a type, a class or function handed on."""
+    parent = plan.unit.tree.parents.get(node)
+    if isinstance(parent, ast.Attribute) and (plan.unit.resolve(parent) or "").startswith("torch"):
+        return
+    if isinstance(parent, ast.Call) and parent.func is node and node not in plan.taken:
+        return
+    row = plan.unit.book.find(dotted) or of_module(plan, dotted)
+    if row is None:
+        if torch_names().names.get(dotted) is None:
+            plan.found("JM302", node, dotted, f"no rule for {dotted}")
+        return
+    if row.get("unmapped"):
+        plan.found("JM301", node, dotted, f"{dotted} has no counterpart", rule=row.name, advice=row.advice)
+    elif row.get("layer"):
+        plan.replace(node, plan.layer(str(row.get("layer"))))
+        plan.found("JM001", node, dotted, f"{dotted} -> {row.get('layer')}", rule=row.name)
+    elif (row.get("const") or row.get("property")) and row.options:
+        form = row.options[0].template.form(frozenset())
+        if not form.holes:
+            text = "".join(str(p) for p in form.pieces)
+            plan.replace(node, text, form.level)
+            note = row.notes[0] if row.notes else None
+            plan.found(
+                note.code if note else "JM001",
+                node,
+                dotted,
+                note.text if note else f"{dotted} -> {text}",
+                rule=row.name,
+            )
+    else:
+        _function_value(plan, row, node, dotted)
+
+
+def _function_value(plan: Plan, row: Row, node: ast.expr, dotted: str) -> None:
+    """A torch function handed on as a value: the JAX function, or a lambda around the target form."""
+    signature = row.signature
+    if signature is None or not signature.params or not row.options:
+        plan.found("JM302", node, dotted, f"{dotted} is not converted as a value", rule=row.name, advice=row.advice)
+        return
+    needed = [p for p in signature.params if p.default is None and p.kind == "normal"]
+    names = frozenset(p.name for p in needed)
+    ask = asker(signature, Arguments({}), plan.unit)
+    for option in row.options:
+        if (
+            (option.when and not holds(option.when, ask))
+            or not option.template.required <= names
+            or "key" in option.template.required
+        ):
+            continue
+        form = option.template.form(names)
+        for name in option.template.free_names:
+            if name in plan.catalogue:
+                plan.layers.add(name)
+        text = "".join(p if isinstance(p, str) else _plain(p.name) for p in form.pieces)
+        arguments = ", ".join(_plain(p.name) for p in needed)
+        bare = text.removesuffix(f"({arguments})")
+        if bare != text and bare.replace(".", "").isidentifier():
+            plan.replace(node, bare, ATOM)
+        else:
+            plan.replace(node, f"lambda {arguments}: {text}", LAMBDA)
+        plan.found("JM001", node, dotted, f"{dotted} -> {bare}", rule=row.name)
+        return
+    plan.found("JM203", node, dotted, f"{dotted} is not converted as a value", rule=row.name)
+
+
+def _plain(name: str) -> str:
+    return "x" if name in ("self", "input") else name
