@@ -79,6 +79,7 @@ def find_needs(project: Project, book: RuleBook, catalogue: Mapping[str, Layer])
         _scan(unit, needs, book, catalogue, called_from)
     _seeders(needs)
     _initial(project, needs)
+    _layer_subclasses(project, needs, book, catalogue)
     _propagate(project, needs, called_from)
     return needs
 
@@ -118,6 +119,15 @@ def _asks_dropout(node: ast.Call | None) -> bool:
         return False
     rates = [k.value for k in node.keywords if k.arg in ("dropout_p", "p")] or node.args[4:5]
     return any(not (isinstance(r, ast.Constant) and not r.value) for r in rates)
+
+
+def _layer_subclasses(project: Project, needs: Needs, book: RuleBook, catalogue: Mapping[str, Layer]) -> None:
+    """Classes that extend a layer which draws its parameters: what builds them builds the layer."""
+    for cls in (c for u in project.units for c in u.classes.values()):
+        if cls.is_module and cls.layer_base and draws(book.find(cls.layer_base), catalogue) == "build":
+            needs.classes.add(cls)
+            if "__init__" in cls.methods:
+                needs.rngs.add(cls.methods["__init__"])
 
 
 def _seeders(needs: Needs) -> None:

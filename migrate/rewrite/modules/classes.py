@@ -190,7 +190,7 @@ def _constructor(plan: Plan, node: ast.ClassDef, facts: ClassFacts) -> None:
             _first_lines(plan, init, ["self.rngs = rngs.noise.fork()"])
         return
     inherited = any("__init__" in c.methods for c in facts.lineage()[1:])
-    if inherited and not stream:
+    if (inherited or facts.layer_base) and not stream:
         return
     if inherited or facts.layer_base:
         body = ["super().__init__(*args, rngs=rngs, **kwargs)"]

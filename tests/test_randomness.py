@@ -1,0 +1,166 @@
+"""Random numbers: keys and rngs reach every draw, and no key is used twice."""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+from collections import Counter
+
+import pytest
+from runner import convert, run_both
+
+HEAD = "import torch\nfrom torch import nn\nimport torch.nn.functional as F\n\n"
+
+
+def converted(source: str) -> str:
+    outcome, _ = convert(HEAD + textwrap.dedent(source))
+    assert outcome.status == "changed", [f.message for f in outcome.findings]
+    return outcome.after
+
+
+def test_each_draw_splits_the_key() -> None:
+    text = converted(
+        """\
+        def main():
+            torch.manual_seed(3)
+            a = torch.randn(2)
+            return a + torch.rand(2)
+        """
+    )
+    split = "    key, subkey = jax.random.split(key)\n"
+    assert f"    key = jax.random.key(3)\n{split}    a = jax.random.normal(subkey, (2,))\n" in text
+    assert text.count("jax.random.split(key)") == 2
+
+
+def test_a_function_that_draws_takes_a_key_and_so_do_its_callers() -> None:
+    text = converted(
+        """\
+        def noise(x):
+            return x + torch.randn_like(x)
+
+        def twice(x):
+            return noise(noise(x))
+
+        def main():
+            torch.manual_seed(0)
+            return twice(torch.zeros(3))
+        """
+    )
+    assert "def noise(x, *, key):" in text
+    assert "def twice(x, *, key):" in text
+    assert "noise(noise(x, key=subkey2), key=subkey)" in text or "noise(noise(x, key=subkey), key=subkey2)" in text
+
+
+def test_attention_keeps_its_own_key() -> None:
+    text = converted(
+        """\
+        def attend(query, key, value):
+            return query @ key.transpose(0, 1) @ value + torch.rand(1)
+        """
+    )
+    assert "def attend(query, key, value, *, rng_key):" in text
+    assert "jax.random.split(rng_key)" in text
+
+
+def test_a_seeding_function_returns_the_key() -> None:
+    text = converted(
+        """\
+        def set_seed(seed):
+            torch.manual_seed(seed)
+            torch.cuda.manual_seed_all(seed)
+
+        def main():
+            set_seed(4)
+            return torch.rand(2)
+        """
+    )
+    assert "    key = jax.random.key(seed)\n    return key\n" in text
+    assert "    key = set_seed(4)\n" in text
+
+
+def test_a_generator_is_a_key_of_its_own() -> None:
+    result = run_both(
+        HEAD
+        + textwrap.dedent(
+            """\
+            def main():
+                g = torch.Generator().manual_seed(7)
+                a = torch.rand(4, generator=g)
+                b = torch.rand(4, generator=g)
+                g.manual_seed(7)
+                c = torch.rand(4, generator=g)
+                return bool((a == c).all()), bool((a == b).all())
+            """
+        )
+    )
+    assert result.same and not result.left
+
+
+def test_a_shared_generator_is_left() -> None:
+    outcome, _ = convert(HEAD + "def draw(n, g):\n    return torch.rand(n, generator=g)\n")
+    assert [f.code for f in outcome.findings if f.code[2] == "2"] == ["JM203"]
+
+
+def test_a_module_that_draws_keeps_a_stream() -> None:
+    result = run_both(
+        HEAD
+        + textwrap.dedent(
+            """\
+            class Noise(nn.Module):
+                def forward(self, x):
+                    if not self.training:
+                        return x
+                    return F.dropout(x, 0.5, self.training) + torch.randn_like(x)
+
+            def main():
+                m, x = Noise(), torch.ones(100)
+                a, b = m(x), m(x)
+                m.eval()
+                return bool((a == b).all()), m(x)
+            """
+        )
+    )
+    assert result.same and not result.left, (result.error, result.outcome.after)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "xs = [torch.rand(2) for _ in range(3)]\n    return bool((xs[0] == xs[1]).all()), len(xs)",
+        "xs = [torch.rand(2) + i for i in range(3)]\n    return bool((xs[0] + 1 == xs[1]).all()), len(xs)",
+        "b = torch.randn(3) - torch.randn(3)\n    return bool((b == 0).all()), b.shape[0]",
+        "y = torch.zeros(2)\n    if torch.rand(1).item() < 2:\n        y = torch.rand(2)\n    return y.shape[0]",
+        "total = 0\n    for _ in range(4):\n        total = total + torch.rand(1)\n    return bool(total > 0)",
+    ],
+)
+def test_draws_differ(body: str) -> None:
+    result = run_both(f"{HEAD}def main():\n    torch.manual_seed(1)\n    {body}\n")
+    assert result.same and not result.left, (result.error, result.outcome.after)
+
+
+def test_no_key_is_used_twice() -> None:
+    """Between two places where a key's name is bound again, it is handed to at most one draw."""
+    text = converted(
+        """\
+        def sample(n):
+            a = torch.rand(n) * torch.randn(n)
+            b = torch.randint(0, 5, (n,))
+            return a, b, torch.randperm(n)
+
+        def main():
+            torch.manual_seed(2)
+            for _ in range(2):
+                sample(3)
+            return sample(2)
+        """
+    )
+    for function in ast.parse(text).body:
+        if isinstance(function, ast.FunctionDef):
+            names = [n.id for n in ast.walk(function) if isinstance(n, ast.Name)]
+            uses = Counter(n for n in names if n.startswith("subkey"))
+            bound = Counter(
+                n.id
+                for n in ast.walk(function)
+                if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and n.id.startswith("subkey")
+            )
+            assert all(uses[n] == 2 * bound[n] for n in bound), text
