@@ -97,3 +97,8 @@ def drop_rates(module: Any) -> list[str]:
         and type(value) is float
         and 0.0 < value <= 1.0
     ]
+
+
+def attempts(modules: Iterable[object]) -> int:
+    """How often to run a program before saying that it draws nothing: a path dropped once in ten is often kept."""
+    return 8 if any(drop_rates(m) for m in modules) else 1
