@@ -96,10 +96,10 @@ def target(row: Row) -> str:
     if options:
         first = options[0] if isinstance(options, list) else options
         return str(first["is"] if isinstance(first, dict) else first)
-    for key in ("optax", "handler", "structural", "property", "const"):
+    for key in ("handler", "structural", "property", "const"):
         if value := row.get(key):
             return f"{key}: {value}" if value is not True else key
-    return "kept" if row.get("keep") else "-"
+    return "-"
 
 
 def row_data(row: Row) -> dict[str, Any]:

@@ -20,6 +20,7 @@ def plan_keys(plan: Plan) -> None:
             add_keyword_parameter(plan, facts.node, key_name(plan, facts.node))
             first = facts.node.args.args[0] if facts.node.args.args else facts.node.body[0]
             plan.found("JM002", first, facts.name, f"{facts.name} draws random numbers: it takes a key")
+    _handed_on(plan)
     for node in list(plan.rngs_calls):
         add_argument(plan, node, f"rngs={rngs_expression(plan, node)}")
     for drawn in list(plan.keyed):
@@ -32,6 +33,31 @@ def plan_keys(plan: Plan) -> None:
                 name = key_name(plan, site.callee.node)
                 add_argument(plan, call, f"{name}={key_expression(plan, call)}")
                 plan.found("JM002", call, site.callee.name, f"{site.callee.name} is given a key")
+
+
+def _handed_on(plan: Plan) -> None:
+    """Functions that gained rngs or a key and are used as values: whoever calls them does not know it."""
+    gained = plan.needs.rngs | plan.needs.keys
+    for node in plan.unit.tree.both(ast.Name, ast.Attribute):
+        facts = plan.unit.kind(node).facts
+        if not isinstance(facts, FunctionFacts) or facts not in gained or not isinstance(node.ctx, ast.Load):  # type: ignore[attr-defined]
+            continue
+        parent = plan.unit.tree.parents.get(node)
+        if isinstance(parent, ast.Attribute) or facts.name == "__init__" or node in plan.taken:
+            continue
+        if isinstance(parent, ast.Call) and (parent.func is node or _is_apply(parent)):
+            continue
+        if isinstance(node, ast.Name) and plan.unit.local(node) is not facts:
+            continue
+        if not any(f is facts.node for f, _ in plan.parameters) and facts.unit is plan.unit:
+            continue
+        what = "rngs" if facts in plan.needs.rngs else "a key"
+        plan.found("JM203", node, facts.name, f"{facts.name} takes {what} now, and is handed on as a value here",
+                   advice="Bind it where it is handed on: partial(f, rngs=rngs).")  # fmt: skip
+
+
+def _is_apply(call: ast.Call) -> bool:
+    return isinstance(call.func, ast.Attribute) and call.func.attr == "apply"
 
 
 def key_name(plan: Plan, scope: ast.AST) -> str:

@@ -17,8 +17,10 @@ class Writer:
         self.plan = plan
         self.tree = plan.unit.tree
         self._lift_before_elif()
-        self.unfolded = self._unfolded()
+        self.unfolded: dict[ast.stmt, str] = {}
         self.touched = self._touched()
+        self.unfolded = self._unfolded()
+        self.touched |= self._touched()
 
     def _lift_before_elif(self) -> None:
         """Statements that should come before an `elif` come before its `if`: nothing can stand between the two."""
@@ -37,6 +39,9 @@ class Writer:
         plan, tree = self.plan, self.tree
         for stmt in [*plan.before, *plan.after, *plan.lines]:
             if plan.alone(stmt) and plan.alone_to_end(stmt):
+                continue
+            around = stmt in plan.before or stmt in plan.after
+            if not around and stmt in plan.lines and len(plan.lines[stmt](self)) == 1:
                 continue
             body, line = self._block(stmt), tree.position(tree.start(stmt))[0]
             owner = tree.parents[stmt]

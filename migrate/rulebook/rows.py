@@ -26,7 +26,6 @@ KEYS = frozenset(
         "advice",
         "handler",
         "layer",
-        "instance",
         "effect",
         "effect_arg",
         "property",
@@ -37,13 +36,9 @@ KEYS = frozenset(
         "buffers",
         "calls",
         "kind",
-        "optax",
         "cases",
         "numeric",
         "why",
-        "see",
-        "effort",
-        "keep",
     ]
 )
 
@@ -158,8 +153,8 @@ def check(row: Row, snapshot: Mapping[str, Any] | None = None) -> None:
         k in row.data for k in ("unmapped", "structural", "const", "property", "layer")
     ):
         fail("no cases: a row needs at least one [before, after]")
-    targets = [k for k in ("to", "handler", "unmapped", "structural", "layer", "optax") if k in row.data]
-    if not targets and not row.data.get("keep"):
+    targets = [k for k in ("to", "handler", "unmapped", "structural", "layer") if k in row.data]
+    if not targets:
         fail("says nothing: give one of to, layer, handler, unmapped, structural")
     if row.data.get("unmapped") and not row.advice:
         fail("unmapped needs advice")
