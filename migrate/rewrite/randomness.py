@@ -40,7 +40,7 @@ def _handed_on(plan: Plan) -> None:
     gained = plan.needs.rngs | plan.needs.keys
     for node in plan.unit.tree.both(ast.Name, ast.Attribute):
         facts = plan.unit.kind(node).facts
-        if not isinstance(facts, FunctionFacts) or facts not in gained or not isinstance(node.ctx, ast.Load):  # type: ignore[attr-defined]
+        if not isinstance(facts, FunctionFacts) or facts not in gained or not isinstance(node.ctx, ast.Load):
             continue
         parent = plan.unit.tree.parents.get(node)
         if isinstance(parent, ast.Attribute) or facts.name == "__init__" or node in plan.taken:
