@@ -30,7 +30,17 @@ def _names(plan: Plan, written: Written) -> None:
     for node in tree.both(ast.Name, ast.Attribute):
         dotted = _torch(plan.unit, node)
         if dotted in rest and not _settled(plan, node, exact, covered):
-            plan.found("JM302", node, dotted, f"{dotted} is not converted here")
+            if _by_name(plan, node):
+                plan.found("JM304", node, dotted, f"which name of {dotted} this is shows only at run time")
+            else:
+                plan.found("JM302", node, dotted, f"{dotted} is not converted here")
+
+
+def _by_name(plan: Plan, node: ast.AST) -> bool:
+    """Whether the node is what `getattr(…, name)` or `vars(…)` looks into."""
+    parent = plan.unit.tree.parents.get(node)
+    looked = parent.args[:1] if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name) else []
+    return node in looked and parent.func.id in ("getattr", "hasattr", "setattr", "vars", "dir")  # type: ignore[union-attr]
 
 
 def _shown(plan: Plan) -> None:
