@@ -121,6 +121,8 @@ class Calls:
             return self.sites(out, env)
         if self.unit.book.find(dotted) is None or dotted.startswith("torch.utils."):
             return self.views(given)
+        if short == "einsum" and len(node.args) > 2 and not any(isinstance(a, ast.Starred) for a in node.args):
+            return self._fresh(node, env)  # a product: only a single operand can come back as a view
         if is_view(short) or dotted.startswith("torch.nn.init.") or may_be_inplace(node):
             return self.views(given)
         if self.unit.kind(node).tag not in ("Module", "Optimizer", "Scheduler", "Loader"):
