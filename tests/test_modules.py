@@ -127,6 +127,21 @@ PROGRAMS = {
             m.eval()
             return a, m(ramp(2, 3)), m.mean, m.gain.shape[0]
     """,
+    "parameters unpacked into local names": """
+        class Gate(nn.Module):
+            def __init__(self, d):
+                super().__init__()
+                self.weight, self.bias = nn.Parameter(torch.ones(d, d)), nn.Parameter(torch.ones(d))
+                self.causal = True
+            def forward(self, x):
+                weight, bias = self.weight, self.bias
+                if self.causal:
+                    weight = weight.triu(1)
+                return torch.einsum("bi,ij->bj", x, weight) + torch.rsqrt(bias + 3) + F.linear(x, weight, bias)
+
+        def main():
+            return fill(Gate(3))(ramp(2, 3))
+    """,
     "tied weights": """
         class LM(nn.Module):
             def __init__(self):

@@ -99,8 +99,11 @@ class Assignments(Frame):
             kinds = list(kind.items)
         else:
             kinds = [kind.element()] * count
-        for sub, sub_kind in zip(target.elts, kinds, strict=False):
-            self.assign(sub, sub_kind, env)
+        values: list[ast.expr | None] = [None] * count
+        if isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == count and starred is None:
+            values = list(value.elts)
+        for sub, sub_kind, sub_value in zip(target.elts, kinds, values, strict=False):
+            self.assign(sub, sub_kind, env, sub_value)
 
     def _self_class(self, node: ast.expr) -> ClassFacts | None:
         """The class whose instance `node` is, when `node` is the first parameter of the method we are in."""

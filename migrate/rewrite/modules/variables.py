@@ -79,10 +79,12 @@ def _wants_value(plan: Plan, node: ast.expr) -> bool:
     if isinstance(parent, ast.Call):
         return parent.func is not node and _call_wants_value(plan, parent)
     if isinstance(parent, (ast.List, ast.Tuple)):
+        if (name := _unpacked_to(plan, parent, node)) is not None:
+            return plan.unit.kind(name).tag != "Variable"
         up = plan.unit.tree.parents.get(parent)
         return (
             isinstance(up, ast.Call)
-            and (plan.unit.resolve(up.func) or "").startswith("torch.")
+            and (plan.unit.resolve(up.func) or "").startswith(("torch.", "einops."))
             and not _is_optimizer(plan, up)
             and (not (plan.unit.resolve(up.func) or "").startswith("torch.nn.Par"))
         )
@@ -96,6 +98,18 @@ def _wants_value(plan: Plan, node: ast.expr) -> bool:
     if isinstance(parent, ast.Assign):
         return isinstance(parent.targets[0], ast.Name) and plan.unit.kind(parent.targets[0]).tag != "Variable"
     return isinstance(parent, ast.FormattedValue)
+
+
+def _unpacked_to(plan: Plan, values: ast.List | ast.Tuple, node: ast.expr) -> ast.Name | None:
+    """The local name that takes `node` in `weight, bias = self.weight, self.bias`."""
+    stmt = plan.unit.tree.parents.get(values)
+    if not isinstance(stmt, ast.Assign) or stmt.value is not values or len(stmt.targets) != 1:
+        return None
+    target = stmt.targets[0]
+    if not isinstance(target, (ast.List, ast.Tuple)) or len(target.elts) != len(values.elts):
+        return None
+    name = target.elts[values.elts.index(node)]
+    return name if isinstance(name, ast.Name) else None
 
 
 def _is_method(plan: Plan, parent: ast.Attribute) -> bool:
