@@ -112,7 +112,7 @@ class Flow(Assignments, Narrowing, Parameters):
 
     def _augment(self, stmt: ast.AugAssign, env: Env) -> None:
         value = self.evaluate(stmt.value, env)
-        load = self.evaluate(_as_load(stmt.target, self.unit), env)
+        load = self.evaluate(stmt.target, env)
         self.unit.kinds[stmt.target] = load
         if load.is_tensor or value.is_tensor:
             result = load if load.is_tensor else TENSOR
@@ -193,8 +193,3 @@ def _merge(env: Env, ends: list[Env]) -> None:
     merged = {n: join_all([e[n] for e in ends if n in e]) for n in names if "." not in n or all(n in e for e in ends)}
     env.clear()
     env.update(merged)
-
-
-def _as_load(target: ast.expr, unit: Unit) -> ast.expr:
-    """The target of an augmented assignment, read: the same node, whose context no evaluation looks at."""
-    return target

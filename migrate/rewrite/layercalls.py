@@ -166,12 +166,10 @@ def add_argument(plan: Plan, node: ast.Call, text: str) -> None:
             f", {text}",
         )
     elif "\n" in tail:
-        first = min([tree.start(a) for a in node.args] + [tree.start(k) for k in node.keywords])
         line = tree.line_starts[tree.position(max(tree.start(a) for a in [*node.args, *node.keywords]))[0] - 1]
         indent = tree.text[line : line + len(tree.text[line:]) - len(tree.text[line:].lstrip(" \t"))]
         stop = last + tail.rindex("\n") + 1
         plan.point(node, stop, stop, f"{indent}{text},{tree.newline}")
-        _ = first
     else:
         plan.point(node, close, close, f" {text}" if not tail.endswith(" ") else text)
 

@@ -29,7 +29,6 @@ def settle(
     evidence: str,
     found: Match | None = None,
 ) -> bool:
-    tree = plan.unit.tree
     if isinstance(result, Refusal):
         plan.found(result.code, node, dotted, result.message, rule=row.name, advice=result.advice, evidence=evidence)
         return False
@@ -48,7 +47,6 @@ def settle(
         )
     else:
         plan.found("JM001", node, dotted, message, rule=row.name, evidence=evidence)
-    _ = tree
     return True
 
 

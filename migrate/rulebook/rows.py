@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from .signature import Param, Signature
@@ -82,18 +81,6 @@ class Row:
     def signature(self) -> Signature | None:
         return Signature.parse(self.data["sig"]) if "sig" in self.data else None
 
-    def signature_as(self, name: str) -> Signature | None:
-        """The signature when called as `name`: functions say `input` where methods say `self`."""
-        sig = self.signature
-        if sig is None or not sig.params:
-            return sig
-        first = sig.params[0]
-        if name.startswith(METHODS):
-            return sig
-        if first.name == "self" and not name.startswith("torch.Tensor."):
-            return sig
-        return sig
-
     @cached_property
     def options(self) -> tuple[Option, ...]:
         to = self.data.get("to", [])
@@ -133,9 +120,6 @@ class Row:
     @property
     def short(self) -> str:
         return self.name.rpartition(".")[2]
-
-
-METHODS = ("torch.Tensor.", "torch.nn.Module.", "torch.optim.Optimizer.", "torch.Generator.")
 
 
 def check(row: Row, snapshot: Mapping[str, Any] | None = None) -> None:
@@ -232,7 +216,3 @@ def literal(text: str) -> Any:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
         return ...
-
-
-def display_path(path: Path) -> str:
-    return path.name

@@ -96,18 +96,8 @@ def _suffix(plan: Plan, target: ast.expr) -> str | None:
         return None
     if kind.tag == "Tensor":
         return ""
-    held = target.attr in ("weight", "bias") if isinstance(target, ast.Attribute) else _is_parameter(plan, target)
+    held = isinstance(target, ast.Attribute) and target.attr in ("weight", "bias")
     return "[...]" if kind.tag == "Variable" or (not kind.known and held) else None
-
-
-def _is_parameter(plan: Plan, node: ast.Name) -> bool:
-    """A name bound by a loop over named_parameters() or parameters(), or a function's argument called w, weight, p …"""
-    function = plan.unit.tree.function(node)
-    return (
-        function is not None
-        and any(a.arg == node.id for a in function.args.args)
-        and node.id in ("weight", "bias", "p", "param", "w", "tensor")
-    )
 
 
 def _without_data(node: ast.expr) -> ast.expr:
