@@ -13,6 +13,7 @@ import typer
 
 from . import __version__
 from .config import ConfigError, ExitCode
+from .verify_command import verify
 
 PROGRAM = "jaxmigrate"
 
@@ -31,11 +32,6 @@ class Severity(StrEnum):
 class Format(StrEnum):
     text = "text"
     json = "json"
-
-
-class Device(StrEnum):
-    cpu = "cpu"
-    gpu = "gpu"
 
 
 Paths = Annotated[list[str], typer.Argument(metavar="PATH...", help="Files and folders; - reads standard input.")]
@@ -148,41 +144,7 @@ def list_rules(
     return run_rules(as_json, tuple(rules or ()))
 
 
-@app.command()
-def verify(
-    original: Annotated[Path, typer.Argument(metavar="FILE", help="The PyTorch program.")],
-    converted: Annotated[
-        Path | None, typer.Argument(metavar="CONVERTED", help="The converted one; converts FILE if not given.")
-    ] = None,
-    build: Annotated[str, typer.Option(metavar="CALL", help='How to build the module: "Net(8)".')] = "",
-    inputs: Annotated[
-        list[str] | None, typer.Option("--input", metavar="SPEC", help='An input: "f32[4, 8]". Repeatable, in order.')
-    ] = None,
-    example: Annotated[str, typer.Option(metavar="CALL", help='Both in one: "Net(8)(f32[4, 8])".')] = "",
-    case: Annotated[Path | None, typer.Option(metavar="TOML", help="A file of cases.")] = None,
-    device: Annotated[Device, typer.Option(help="Where the converted program runs.")] = Device.cpu,
-    steps: Annotated[int, typer.Option(min=0, help="Optimizer steps to compare.")] = 3,
-    tolerance: Annotated[
-        float | None, typer.Option(min=0, help="Largest relative error.", show_default="by dtype")
-    ] = None,
-    timeout: Annotated[float, typer.Option(min=1, help="Seconds for each program and case.")] = 300,
-    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
-    rules: Rules = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be run.")] = False,
-) -> int:
-    """Run the original under torch and the converted program without it, and compare them stage by stage.
-
-    What to run is said by a comment in FILE (# jaxmigrate: example Net(8)(f32[4, 8])), by
-    [[tool.jaxmigrate.verify]] in pyproject.toml, or by the options.
-    """
-    from .verify import VerifyOptions
-    from .verifying import What, run_verify
-
-    if (inputs and not build) or sum(map(bool, (build, example, case))) > 1:
-        raise typer.BadParameter("say what to run in one way: --build with --input, --example, or --case")
-    what = What(build, tuple(inputs or ()), example, case)
-    options = VerifyOptions(device.value, tolerance=tolerance, steps=steps, timeout=timeout)
-    return run_verify(original, converted, what, options, tuple(rules or ()), as_json=as_json, dry_run=dry_run)
+app.command()(verify)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -1,0 +1,52 @@
+"""The options of `jaxmigrate verify`; what they do is in verifying.py, imported late."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class Device(StrEnum):
+    cpu = "cpu"
+    gpu = "gpu"
+
+
+def verify(
+    original: Annotated[Path, typer.Argument(metavar="FILE", help="The PyTorch program.")],
+    converted: Annotated[
+        Path | None, typer.Argument(metavar="CONVERTED", help="The converted one; converts FILE if not given.")
+    ] = None,
+    build: Annotated[str, typer.Option(metavar="CALL", help='How to build the module: "Net(8)".')] = "",
+    inputs: Annotated[
+        list[str] | None, typer.Option("--input", metavar="SPEC", help='An input: "f32[4, 8]". Repeatable, in order.')
+    ] = None,
+    example: Annotated[str, typer.Option(metavar="CALL", help='Both in one: "Net(8)(f32[4, 8])".')] = "",
+    case: Annotated[Path | None, typer.Option(metavar="TOML", help="A file of cases.")] = None,
+    device: Annotated[Device, typer.Option(help="Where the converted program runs.")] = Device.cpu,
+    steps: Annotated[int, typer.Option(min=0, help="Optimizer steps to compare.")] = 3,
+    tolerance: Annotated[
+        float | None, typer.Option(min=0, help="Largest relative error.", show_default="by dtype")
+    ] = None,
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds for each program and case.")] = 300,
+    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
+    rules: Annotated[
+        list[Path] | None, typer.Option("--rules", metavar="FILE", help="A rule file of your own. Repeatable.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be run.")] = False,
+) -> int:
+    """Run the original under torch and the converted program without it, and compare them stage by stage.
+
+    What to run is said by a comment in FILE (# jaxmigrate: example Net(8)(f32[4, 8])), by
+    [[tool.jaxmigrate.verify]] in pyproject.toml, or by the options.
+    """
+    from .verify import VerifyOptions
+    from .verifying import What, run_verify
+
+    if (inputs and not build) or sum(map(bool, (build, example, case))) > 1:
+        raise typer.BadParameter("say what to run in one way: --build with --input, --example, or --case")
+    what = What(build, tuple(inputs or ()), example, case)
+    options = VerifyOptions(device.value, tolerance=tolerance, steps=steps, timeout=timeout)
+    return run_verify(original, converted, what, options, tuple(rules or ()), as_json=as_json, dry_run=dry_run)
