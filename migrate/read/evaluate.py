@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..rulebook.rows import Row
 from .evaluate_calls import Calls, Env
@@ -59,8 +59,8 @@ class Evaluator(Calls):
         self.unit = flow.unit
 
     def __call__(self, node: ast.expr, env: Env) -> Kind:
-        method = getattr(self, f"_{type(node).__name__}", None)
-        kind: Kind = method(node, env) if method else self._children(node, env)
+        method = _METHODS.get(node.__class__)
+        kind: Kind = method(self, node, env) if method else self._children(node, env)
         self.unit.kinds[node] = kind
         return kind
 
@@ -351,5 +351,11 @@ class Evaluator(Calls):
     def _Await(self, node: ast.Await, env: Env) -> Kind:
         return self(node.value, env)
 
+
+_METHODS: Mapping[type, Callable[[Evaluator, Any, Env], Kind]] = {
+    kind: getattr(Evaluator, f"_{kind.__name__}")
+    for kind in vars(ast).values()
+    if isinstance(kind, type) and hasattr(Evaluator, f"_{kind.__name__}")
+}
 
 __all__ = ["Env", "Evaluator"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from .kinds import UNKNOWN, Kind, join
@@ -77,7 +78,11 @@ class ClassFacts:
         return self.node.name
 
     def lineage(self) -> list[ClassFacts]:
-        """This class and its project bases, nearest first."""
+        """This class and its project bases, nearest first. Asked for once the bases of all classes are known."""
+        return self._lineage
+
+    @cached_property
+    def _lineage(self) -> list[ClassFacts]:
         found: list[ClassFacts] = []
         todo: list[ClassFacts | str] = [self]
         while todo:
@@ -89,13 +94,17 @@ class ClassFacts:
 
     def torch_bases(self) -> list[str]:
         """The torch classes it derives from, directly or not."""
+        return self._torch_bases
+
+    @cached_property
+    def _torch_bases(self) -> list[str]:
         return [b for c in self.lineage() for b in c.bases if isinstance(b, str) and b.startswith("torch.")]
 
-    @property
+    @cached_property
     def is_module(self) -> bool:
         return any(b.startswith("torch.nn.") and b != "torch.nn.Parameter" for b in self.torch_bases())
 
-    @property
+    @cached_property
     def layer_base(self) -> str:
         """The torch layer that it extends (`torch.nn.Conv2d`), "" when only nn.Module."""
         return next((b for b in self.torch_bases() if b.startswith("torch.nn.") and b != "torch.nn.Module"), "")

@@ -77,11 +77,10 @@ def _affected(project: Project, changed: set[Unit], imports: Mapping[Unit, set[U
 
 
 def _collect(unit: Unit, project: Project) -> None:
-    for node in unit.tree.parents:
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            unit.functions[node] = FunctionFacts(node, unit)
-        elif isinstance(node, ast.ClassDef):
-            unit.classes[node] = ClassFacts(node, unit)
+    for function in unit.tree.both(ast.FunctionDef, ast.AsyncFunctionDef):
+        unit.functions[function] = FunctionFacts(function, unit)
+    for cls in unit.tree.all(ast.ClassDef):
+        unit.classes[cls] = ClassFacts(cls, unit)
     for node, facts in unit.classes.items():
         for sub in _methods(node.body):
             method = unit.functions[sub]

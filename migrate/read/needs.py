@@ -161,10 +161,11 @@ def _scan(
     catalogue: Mapping[str, Layer],
     called_from: dict[FunctionFacts, set[FunctionFacts | None]],
 ) -> None:
-    for node in unit.tree.parents:
-        if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
-            _note_value(unit, node, needs)
-        if not isinstance(node, ast.Call) or hidden(node):
+    for named in unit.tree.both(ast.Name, ast.Attribute):
+        if isinstance(named.ctx, ast.Load):
+            _note_value(unit, named, needs)
+    for node in unit.tree.all(ast.Call):
+        if hidden(node):
             continue
         home = home_of(unit, node)
         dotted = unit.resolve(node.func)
@@ -292,13 +293,8 @@ INIT_METHODS = (
 
 def _applied(unit: Unit) -> list[FunctionFacts]:
     found = []
-    for node in unit.tree.parents:
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr == "apply"
-            and node.args
-        ):
+    for node in unit.tree.all(ast.Call):
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "apply" and node.args:
             kind = unit.kind(node.args[0])
             if isinstance(kind.facts, FunctionFacts):
                 found.append(kind.facts)

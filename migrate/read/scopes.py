@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from .source import below
 
@@ -111,49 +111,49 @@ class Scopes:
             self._visit(stmt, scope)
 
     def _visit(self, node: ast.AST, scope: Scope) -> None:
-        if isinstance(node, (ast.Import, ast.ImportFrom)):
-            self._import(node, scope)
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            scope.bind(Binding(node.name, "def", node))
-            self._outer(node, scope)
-            inner = self._open("function", node, scope)
-            self._params(node.args, inner)
-            self._body(node.body, inner)
-        elif isinstance(node, ast.Lambda):
-            self._defaults(node.args, scope)
-            inner = self._open("function", node, scope)
-            self._params(node.args, inner)
-            self._visit(node.body, inner)
-        elif isinstance(node, ast.ClassDef):
-            scope.bind(Binding(node.name, "class", node))
-            for part in [*node.decorator_list, *node.bases, *(k.value for k in node.keywords)]:
-                self._visit(part, scope)
-            self._body(node.body, self._open("class", node, scope))
-        elif isinstance(node, COMPREHENSIONS):
-            self._comprehension(node, scope)
-        else:
-            self._plain(node, scope)
+        how = _VISITS.get(node.__class__)
+        if how is not None:
+            how(self, node, scope)
+            return
+        for child in below(node):
+            self._visit(child, scope)
 
-    def _plain(self, node: ast.AST, scope: Scope) -> None:
-        if isinstance(node, ast.Name):
-            self.homes[node] = scope
-            if not isinstance(node.ctx, ast.Load):
-                scope.bind(Binding(node.id, "assign", node))
-            return
-        if isinstance(node, ast.NamedExpr):
-            holder = scope
-            while holder.kind == "comprehension" and holder.parent is not None:
-                holder = holder.parent
-            holder.bind(Binding(node.target.id, "assign", node))
-            self.homes[node.target] = holder
-            self._visit(node.value, scope)
-            return
-        if isinstance(node, ast.ExceptHandler) and node.name:
-            scope.bind(Binding(node.name, "except", node))
-        if isinstance(node, (ast.MatchAs, ast.MatchStar)) and node.name:
-            scope.bind(Binding(node.name, "other", node))
-        if isinstance(node, ast.MatchMapping) and node.rest:
-            scope.bind(Binding(node.rest, "other", node))
+    def _name(self, node: ast.Name, scope: Scope) -> None:
+        self.homes[node] = scope
+        if not isinstance(node.ctx, ast.Load):
+            scope.bind(Binding(node.id, "assign", node))
+
+    def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> None:
+        scope.bind(Binding(node.name, "def", node))
+        self._outer(node, scope)
+        inner = self._open("function", node, scope)
+        self._params(node.args, inner)
+        self._body(node.body, inner)
+
+    def _lambda(self, node: ast.Lambda, scope: Scope) -> None:
+        self._defaults(node.args, scope)
+        inner = self._open("function", node, scope)
+        self._params(node.args, inner)
+        self._visit(node.body, inner)
+
+    def _class(self, node: ast.ClassDef, scope: Scope) -> None:
+        scope.bind(Binding(node.name, "class", node))
+        for part in [*node.decorator_list, *node.bases, *(k.value for k in node.keywords)]:
+            self._visit(part, scope)
+        self._body(node.body, self._open("class", node, scope))
+
+    def _named(self, node: ast.NamedExpr, scope: Scope) -> None:
+        holder = scope
+        while holder.kind == "comprehension" and holder.parent is not None:
+            holder = holder.parent
+        holder.bind(Binding(node.target.id, "assign", node))
+        self.homes[node.target] = holder
+        self._visit(node.value, scope)
+
+    def _captured(self, node: ast.ExceptHandler | ast.MatchAs | ast.MatchStar | ast.MatchMapping, scope: Scope) -> None:
+        name = node.rest if isinstance(node, ast.MatchMapping) else node.name
+        if name:
+            scope.bind(Binding(name, "except" if isinstance(node, ast.ExceptHandler) else "other", node))
         for child in below(node):
             self._visit(child, scope)
 
@@ -269,3 +269,20 @@ def _own_statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
 def parameters(node: FunctionNode) -> list[ast.arg]:
     """All parameters of a function, in order."""
     return list(_all_args(node.args))
+
+
+_VISITS: Mapping[type, Callable[[Scopes, Any, Scope], None]] = {
+    ast.Name: Scopes._name,
+    ast.Import: Scopes._import,
+    ast.ImportFrom: Scopes._import,
+    ast.FunctionDef: Scopes._function,
+    ast.AsyncFunctionDef: Scopes._function,
+    ast.Lambda: Scopes._lambda,
+    ast.ClassDef: Scopes._class,
+    ast.NamedExpr: Scopes._named,
+    ast.ExceptHandler: Scopes._captured,
+    ast.MatchAs: Scopes._captured,
+    ast.MatchStar: Scopes._captured,
+    ast.MatchMapping: Scopes._captured,
+    **dict.fromkeys(COMPREHENSIONS, Scopes._comprehension),
+}

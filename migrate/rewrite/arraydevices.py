@@ -17,8 +17,8 @@ def uses_of(plan: Plan, target: ast.Name) -> Iterator[ast.Name]:
     """Reads of the variable that `target` binds."""
     unit = plan.unit
     scope = unit.scope(target).lookup(target.id)
-    for node in unit.tree.parents:
-        if isinstance(node, ast.Name) and node.id == target.id and isinstance(node.ctx, ast.Load):
+    for node in unit.tree.all(ast.Name):
+        if node.id == target.id and isinstance(node.ctx, ast.Load):
             if unit.scope(node).lookup(node.id) is scope:
                 yield node
 
@@ -27,9 +27,8 @@ def plan_array_devices(plan: Plan) -> None:
     """`x.device`: gone where a device is wanted; a question about its type asks JAX; else None."""
     unit = plan.unit
     reads = [
-        n for n in unit.tree.parents
-        if isinstance(n, ast.Attribute)
-        and n.attr == "device"
+        n for n in unit.tree.all(ast.Attribute)
+        if n.attr == "device"
         and isinstance(n.ctx, ast.Load)
         and unit.kind(n.value).is_tensor
     ]  # fmt: skip

@@ -11,8 +11,8 @@ from .plan import Plan
 def plan_borders(plan: Plan) -> None:
     """Report relative imports whose file is not part of the run: it may be torch, and what it needs is unknown."""
     known = plan.project.by_module
-    for node in plan.unit.tree.parents:
-        if not isinstance(node, ast.ImportFrom) or not node.level:
+    for node in plan.unit.tree.all(ast.ImportFrom):
+        if not node.level:
             continue
         base = plan.unit.scopes.absolute(node)
         missing = [a.name for a in node.names if not _converted(base, a.name, known)]

@@ -123,7 +123,7 @@ def _annotation(plan: Plan, node: ast.Attribute | ast.Name) -> None:
 def _string_names(plan: Plan) -> None:
     """`device = "cuda" if torch.cuda.is_available() else "cpu"`: a JAX device, if the name is used only so."""
     unit = plan.unit
-    for stmt in [n for n in unit.tree.parents if isinstance(n, ast.Assign)]:
+    for stmt in unit.tree.all(ast.Assign):
         target = stmt.targets[0]
         if len(stmt.targets) != 1 or not isinstance(target, ast.Name):
             continue

@@ -24,13 +24,13 @@ def generator_argument(node: ast.AST) -> ast.expr | None:
 def plan_generators(plan: Plan) -> None:
     """Decide every Generator that a function makes, seeds and draws from itself; refuse draws from others."""
     tree = plan.unit.tree
-    made = {n.targets[0].id: n for n in tree.parents if isinstance(n, ast.Assign) and _plain(plan, n)}  # type: ignore[attr-defined]
+    made = {n.targets[0].id: n for n in tree.all(ast.Assign) if _plain(plan, n)}  # type: ignore[attr-defined]
     shared = {name for name, stmt in made.items() if _escapes(plan, name, stmt)}
     for name, stmt in made.items():
         if name not in shared:
             _make(plan, stmt)
-    for node in list(tree.parents):
-        if not isinstance(node, ast.Call) or node in plan.taken:
+    for node in tree.all(ast.Call):
+        if node in plan.taken:
             continue
         used = generator_argument(node)
         if used is not None and (plan.unit.resolve(node.func) or "").startswith("torch."):
@@ -65,8 +65,8 @@ def _generator_call(plan: Plan, node: ast.expr) -> tuple[ast.Call, ast.expr | No
 def _escapes(plan: Plan, name: str, stmt: ast.Assign) -> bool:
     """Whether the generator is used other than by `generator=name` and `name.manual_seed(…)` in its own function."""
     tree = plan.unit.tree
-    for node in tree.parents:
-        if not isinstance(node, ast.Name) or node.id != name or not isinstance(node.ctx, ast.Load):
+    for node in tree.all(ast.Name):
+        if node.id != name or not isinstance(node.ctx, ast.Load):
             continue
         parent = tree.parents[node]
         draws = isinstance(parent, ast.keyword) and parent.arg == "generator"

@@ -16,14 +16,15 @@ NAME = "torch.Tensor.__getitem__"
 
 def plan_indexing(plan: Plan) -> None:
     """Rewrite the subscripts of tensors whose meaning differs; those that read the same are no constructs."""
-    for node in plan.unit.tree.parents:
-        if isinstance(node, ast.Subscript) and not hidden(node):
+    for node in plan.unit.tree.all(ast.Subscript):
+        if not hidden(node):
             if plan.unit.kind(node.value).is_tensor:
                 _subscript(plan, node)
             elif not plan.unit.kind(node.value).known:
                 _unknown(plan, node)
-        elif isinstance(node, ast.Try):
-            _index_errors(plan, node)
+    for stmt in plan.unit.tree.all(ast.Try):
+        if not hidden(stmt):
+            _index_errors(plan, stmt)
 
 
 def index_parts(index: ast.expr) -> list[ast.expr]:

@@ -224,8 +224,8 @@ def plan_seeds(plan: Plan) -> None:
     plan_generators(plan)
     plan_seeded_calls(plan)
     _device_seeds(plan)
-    for node in list(tree.parents):
-        if not isinstance(node, ast.Call) or plan.unit.resolve(node.func) not in (
+    for node in tree.all(ast.Call):
+        if plan.unit.resolve(node.func) not in (
             "torch.manual_seed",
             "torch.random.manual_seed",
         ):
@@ -258,9 +258,9 @@ DEVICE_SEEDS = frozenset(
 
 def _device_seeds(plan: Plan) -> None:
     """`torch.cuda.manual_seed_all(s)` goes: a key is the same on every device."""
-    for node in plan.unit.tree.parents:
+    for node in plan.unit.tree.all(ast.Call):
         stmt = plan.unit.tree.parents.get(node)
-        if isinstance(node, ast.Call) and isinstance(stmt, ast.Expr):
+        if isinstance(stmt, ast.Expr):
             dotted = plan.unit.resolve(node.func)
             if dotted in DEVICE_SEEDS:
                 plan.taken.update((node, node.func))

@@ -59,8 +59,8 @@ def _reserved(plan: Plan, facts: ClassFacts) -> None:
 
 def _flags_elsewhere(plan: Plan) -> None:
     """`m.training` outside the class that reads its own flag: NNX modules have none unless they use it."""
-    for node in plan.unit.tree.parents:
-        if not isinstance(node, ast.Attribute) or node.attr != "training" or node in plan.taken:
+    for node in plan.unit.tree.all(ast.Attribute):
+        if node.attr != "training" or node in plan.taken:
             continue
         kind = plan.unit.kind(node.value)
         if kind.tag == "Module" and kind.name != "plain":
@@ -115,8 +115,8 @@ def _forward(plan: Plan, facts: ClassFacts) -> None:
 def _forward_calls(plan: Plan) -> None:
     """`m.forward(x)` becomes `m(x)`; `super().forward(x)` becomes `super().__call__(x)`."""
     tree = plan.unit.tree
-    for node in tree.parents:
-        if not (isinstance(node, ast.Attribute) and node.attr == "forward"):
+    for node in tree.all(ast.Attribute):
+        if node.attr != "forward":
             continue
         kind = plan.unit.kind(node.value)
         if kind.tag not in ("Module", "Class") or kind.name == "plain":
@@ -239,7 +239,7 @@ def _training_flag(plan: Plan, facts: ClassFacts) -> None:
     """`self.training` becomes `not self.deterministic`, an attribute that NNX's own train() and eval() flip."""
     uses = [
         n
-        for n in ast.walk(facts.node)
+        for n in facts.unit.tree.walk(facts.node)
         if isinstance(n, ast.Attribute) and n.attr == "training" and plan.unit.kind(n.value).tag == "Module"
     ]
     if not uses:
@@ -268,4 +268,4 @@ def _training_flag(plan: Plan, facts: ClassFacts) -> None:
 
 
 def _uses_training(facts: ClassFacts) -> bool:
-    return any(isinstance(n, ast.Attribute) and n.attr == "training" for n in ast.walk(facts.node))
+    return any(isinstance(n, ast.Attribute) and n.attr == "training" for n in facts.unit.tree.walk(facts.node))

@@ -15,8 +15,8 @@ WALKS = {"modules": "nnx.iter_modules({})", "children": "nnx.iter_children({})",
 
 def plan_initialisation(plan: Plan) -> None:
     """Decide every initialiser call and every walk over modules."""
-    for node in list(plan.unit.tree.parents):
-        if not isinstance(node, ast.Call) or node in plan.taken:
+    for node in plan.unit.tree.all(ast.Call):
+        if node in plan.taken:
             continue
         dotted = plan.unit.resolve(node.func) or ""
         if dotted.startswith("torch.nn.init.") and dotted.endswith("_"):

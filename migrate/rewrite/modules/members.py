@@ -14,16 +14,16 @@ LIBRARY = ("ModuleDict", "Sequential", "ParameterDict")
 
 def plan_members(plan: Plan) -> None:
     """Decide constructions and registrations of module members, and every call that rngs must reach."""
-    for node in list(plan.unit.tree.parents):
-        if isinstance(node, ast.Call) and node not in plan.taken:
+    for node in plan.unit.tree.all(ast.Call):
+        if node not in plan.taken:
             _construction(plan, node)
             _registration(plan, node)
             _layout_call(plan, node)
-        elif isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
-            _container_value(plan, node)
-    for node in list(plan.unit.tree.parents):
-        if isinstance(node, ast.Assign):
-            _attribute(plan, node)
+    for value in plan.unit.tree.both(ast.Name, ast.Attribute):
+        if isinstance(value.ctx, ast.Load):
+            _container_value(plan, value)
+    for stmt in plan.unit.tree.all(ast.Assign):
+        _attribute(plan, stmt)
 
 
 def _construction(plan: Plan, node: ast.Call) -> None:

@@ -101,8 +101,8 @@ def _explicit(
     mine = [s for s in steps if s.made is made]
     known = {n for s in mine for part in (*s.zero, s.step) for n in ast.walk(part)}
     known |= {n for s in schedules for part in (s.call, *s.reads) for n in ast.walk(part)}
-    for node in unit.tree.parents:
-        if isinstance(node, ast.Name) and node.id == made.target and node is not stmt.targets[0] and node not in known:
+    for node in unit.tree.all(ast.Name):
+        if node.id == made.target and node is not stmt.targets[0] and node not in known:
             if unit.scope(node).lookup(node.id) is scope and not _lone_zero(plan, node):
                 return None
     if not mine or any(unit.scope(s.step) is not scope for s in mine):
@@ -189,8 +189,8 @@ _OF_OPTIMIZERS = frozenset(("param_groups", "state", "defaults", "zero_grad", "s
 def _other_uses(plan: Plan, steps: list[Step], failed: dict[ast.Call, str]) -> None:
     """What else is done with an optimizer: a zero_grad goes with its optimizer's steps, the rest is left."""
     unit = plan.unit
-    for node in unit.tree.parents:
-        if not isinstance(node, ast.Attribute) or node in plan.taken or node.attr not in _OF_OPTIMIZERS:
+    for node in unit.tree.all(ast.Attribute):
+        if node in plan.taken or node.attr not in _OF_OPTIMIZERS:
             continue
         if not is_optimizer(unit, node.value):
             continue

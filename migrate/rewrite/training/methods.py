@@ -15,16 +15,16 @@ NAMES = frozenset((*SWITCHES, *PLACES, *LIBRARY, "parameters", "buffers", "load_
 
 def plan_methods(plan: Plan) -> None:
     """Decide the module methods that other passes have not taken."""
-    for node in list(plan.unit.tree.parents):
-        if isinstance(node, ast.Call) and node not in plan.taken and isinstance(node.func, ast.Attribute):
+    for node in plan.unit.tree.all(ast.Call):
+        if node not in plan.taken and isinstance(node.func, ast.Attribute):
             if node.func.attr in NAMES and is_module(plan, node.func.value) and not has_own(plan, node.func):
                 _method(plan, node, node.func)
 
 
 def plan_freezing(plan: Plan) -> None:
     """`p.requires_grad = False`: an optimizer must be told which parameters to train."""
-    for node in plan.unit.tree.parents:
-        if isinstance(node, ast.Attribute) and node.attr == "requires_grad" and isinstance(node.ctx, ast.Store):
+    for node in plan.unit.tree.all(ast.Attribute):
+        if node.attr == "requires_grad" and isinstance(node.ctx, ast.Store):
             if node not in plan.taken:
                 plan.taken.add(node)
                 plan.found(

@@ -86,9 +86,7 @@ def find_optimizers(plan: Plan) -> Optimizers:
     """Read every `torch.optim.X(…)` of the file."""
     unit = plan.unit
     optimizers = Optimizers(unit)
-    for node in unit.tree.parents:
-        if not isinstance(node, ast.Call):
-            continue
+    for node in unit.tree.all(ast.Call):
         dotted = unit.resolve(node.func) or ""
         row = unit.book.find(dotted) if dotted.startswith("torch.optim.") else None
         if row is not None and row.get("kind") == "Optimizer" and not row.get("unmapped"):
@@ -160,8 +158,8 @@ def leaf_problem(unit: Unit, node: ast.expr, name: str, *, changes: bool) -> str
         return f"`{name}` is not made as a leaf with requires_grad=True"
     if not changes:
         return ""
-    for use in unit.tree.parents:
-        if isinstance(use, ast.Name) and use.id == name and isinstance(use.ctx, ast.Load):
+    for use in unit.tree.all(ast.Name):
+        if use.id == name and isinstance(use.ctx, ast.Load):
             elsewhere = unit.scope(use) is not scope and unit.scope(use).lookup(name) is scope
             if elsewhere or (_kept(unit, use) and unit.tree.parents[use] is not unit.tree.parents[node]):
                 return f"`{name}` is known by another name too"
@@ -209,9 +207,7 @@ def _kept(unit: Unit, use: ast.expr) -> bool:
 def unmark_leaf(plan: Plan, near: ast.stmt, name: str) -> None:
     """`x.requires_grad_()` where the leaf is made: the value itself."""
     unit = plan.unit
-    use = next(
-        n for n in unit.tree.parents if isinstance(n, ast.Name) and n.id == name and unit.scope(n) is unit.scope(near)
-    )
+    use = next(n for n in unit.tree.all(ast.Name) if n.id == name and unit.scope(n) is unit.scope(near))
     made = _made(unit, use, name)
     if made is not None and _marks(made):
         value = made.func.value  # type: ignore[attr-defined]

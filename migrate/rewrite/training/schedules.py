@@ -43,10 +43,10 @@ def find_schedules(plan: Plan, optimizers: Optimizers, steps: Sequence[Step]) ->
     """All schedulers of a plain form; the others are reported."""
     unit = plan.unit
     found = []
-    for node in unit.tree.parents:
-        dotted = unit.resolve(node.func) or "" if isinstance(node, ast.Call) else ""
+    for node in unit.tree.all(ast.Call):
+        dotted = unit.resolve(node.func) or ""
         row = unit.book.find(dotted) if dotted.startswith(HEAD) else None
-        if not isinstance(node, ast.Call) or row is None or row.get("kind") != "Scheduler" or row.get("unmapped"):
+        if row is None or row.get("kind") != "Scheduler" or row.get("unmapped"):
             continue
         try:
             found.append(_read(plan, optimizers, steps, node, dotted))
@@ -113,12 +113,8 @@ def _uses(plan: Plan, target: ast.Name, driven: ast.Name) -> tuple[tuple[ast.Exp
     scope = unit.scope(target)
     stepping: list[ast.Expr] = []
     reads: list[ast.expr] = []
-    for node in unit.tree.parents:
-        if (
-            not isinstance(node, ast.Name)
-            or not isinstance(node.ctx, ast.Load)
-            or unit.scope(node).lookup(node.id) is not scope
-        ):
+    for node in unit.tree.all(ast.Name):
+        if not isinstance(node.ctx, ast.Load) or unit.scope(node).lookup(node.id) is not scope:
             continue
         if node.id == driven.id and (read := _group_rate(unit.tree.parents, node)) is not None:
             reads.append(read)

@@ -165,12 +165,7 @@ def _ordered(plan: Plan, stmts: Sequence[ast.stmt], names: set[str], *, after_on
     tree = plan.unit.tree
     start = tree.end(stmts[-1]) if after_only else tree.start(stmts[0])
     first: dict[str, int] = {}
-    for node in tree.parents:
-        if (
-            isinstance(node, ast.Name)
-            and node.id in names
-            and isinstance(node.ctx, ast.Load)
-            and tree.start(node) >= start
-        ):
+    for node in tree.all(ast.Name):
+        if node.id in names and isinstance(node.ctx, ast.Load) and tree.start(node) >= start:
             first[node.id] = min(first.get(node.id, 1 << 60), tree.start(node))
     return tuple(sorted(names, key=lambda n: (first.get(n, 1 << 60), n)))

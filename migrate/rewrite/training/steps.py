@@ -42,8 +42,8 @@ class Step:
 
 def backward_calls(unit: Unit) -> Iterator[ast.Call]:
     """Calls of a method `backward` that can be a tensor's, in source order."""
-    for node in unit.tree.parents:
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "backward":
+    for node in unit.tree.all(ast.Call):
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "backward":
             kind = unit.kind(node.func.value)
             if (kind.is_tensor or not kind.known) and not (unit.resolve(node.func) or "").startswith("torch."):
                 yield node
