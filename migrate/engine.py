@@ -28,7 +28,7 @@ def convert_unit(
     names: Mapping[str, Layer] = catalogue()
     if unit.fault:
         return _failed(source, "JM903", unit.fault)
-    plan = Plan(unit, project, names, needs)
+    plan = Plan(unit, project, names, needs, settings=settings)
     try:
         for run in passes():
             run(plan)

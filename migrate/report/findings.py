@@ -65,6 +65,8 @@ CODES: dict[str, Code] = {
         Code("JM121", "warning", "random numbers come from another stream", "Same distribution, other draws: JAX keys cannot reproduce torch's generator."),
         Code("JM131", "warning", "gradient at a kink or at zero may differ", "The value is equal; where the function has no derivative torch and JAX choose different ones."),
         Code("JM141", "warning", "stays eager", "Correct without jit; under jit the named line would fail or be slow."),
+        Code("JM142", "warning", "side effect", "Correct without jit; under jit it happens once, while the function is traced."),
+        Code("JM143", "note", "a loop that jit unrolls", "Correct; for long loops jax.lax.scan compiles faster."),
         Code("JM151", "warning", "index out of range is not an error in JAX", "torch raises, JAX clamps reads and drops writes. Check indices where they are made."),
         Code("JM201", "warning", "receiver unknown: left as it is", "Annotate the value (`x: torch.Tensor`) or convert by hand."),
         Code("JM202", "warning", "argument without counterpart: left as it is", "Remove the argument if it does not matter, or convert by hand."),

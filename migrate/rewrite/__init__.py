@@ -11,6 +11,7 @@ def passes() -> Sequence[Callable[[Plan], None]]:
     """Structure first (it takes nodes away from the rows), rows next, then what needs the rows' decisions."""
     from .borders import plan_borders
     from .calls import plan_calls
+    from .control import plan_hazards, plan_purity
     from .devices import plan_devices
     from .dtypes import plan_dtypes
     from .fstrings import plan_fstrings
@@ -29,6 +30,8 @@ def passes() -> Sequence[Callable[[Plan], None]]:
         plan_calls,
         plan_indexing,
         plan_dtypes,
+        plan_hazards,
+        plan_purity,
         plan_keys,
         plan_borders,
         plan_fstrings,

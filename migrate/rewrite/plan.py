@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from ..config import Settings
 from ..layers import Layer
 from ..read.needs import Needs
 from ..read.project import Project
@@ -52,6 +53,7 @@ class Plan:
     parameters: keyword parameters added to functions.
     splits, spread, rooted: where keys are split, which comprehensions draw from many, who makes a key of its own.
     nodes: the findings with the nodes they are about.
+    settled: constructs whose control flow has been rewritten: nothing of it is left to report.
     removed: names whose assignment goes, with how to bring it back when the written text still reads the name.
     """
 
@@ -77,6 +79,8 @@ class Plan:
     rooted: set[object] = field(default_factory=set)
     nodes: list[tuple[ast.AST, Finding]] = field(default_factory=list)
     removed: dict[str, list[Callable[[], None]]] = field(default_factory=dict)
+    settled: set[ast.AST] = field(default_factory=set)
+    settings: Settings = field(default_factory=Settings)
 
     def found(
         self,
@@ -109,11 +113,11 @@ class Plan:
         self.findings.append(finding)
         self.nodes.append((node, finding))
 
-    def restate(self, node: ast.AST, code: str, message: str) -> None:
+    def restate(self, node: ast.AST, code: str, message: str, advice: str = "") -> None:
         """Say something else about `node`, of which a finding speaks already."""
         for at, (about, finding) in enumerate(self.nodes):
             if about is node:
-                self.nodes[at] = (node, replace(finding, code=code, message=message))
+                self.nodes[at] = (node, replace(finding, code=code, message=message, advice=advice or finding.advice))
                 self.findings[self.findings.index(finding)] = self.nodes[at][1]
 
     def point(self, owner: ast.AST, start: int, end: int, text: str | Build) -> None:
