@@ -34,6 +34,17 @@ class Format(StrEnum):
     json = "json"
 
 
+class ControlFlow(StrEnum):
+    keep = "keep"
+    lax = "lax"
+
+
+class X64(StrEnum):
+    auto = "auto"
+    on = "on"
+    off = "off"
+
+
 Paths = Annotated[list[str], typer.Argument(metavar="PATH...", help="Files and folders; - reads standard input.")]
 Rules = Annotated[
     list[Path] | None, typer.Option("--rules", metavar="FILE", help="A rule file of your own. Repeatable.")
@@ -81,6 +92,15 @@ def convert(
         bool | None,
         typer.Option("--todo/--no-todo", help="Put a TODO comment where something was left.", show_default="todo"),
     ] = None,
+    control_flow: Annotated[
+        ControlFlow | None,
+        typer.Option(
+            help="lax: rewrite branches and loops on tensor values for jit, where proved safe.", show_default="keep"
+        ),
+    ] = None,
+    x64: Annotated[
+        X64 | None, typer.Option("--x64", help="Switch 64-bit types on in programs.", show_default="auto: if needed")
+    ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Write over uncommitted changes and an edited nnx_layers.py.")
     ] = False,
@@ -97,7 +117,10 @@ def convert(
         raise typer.BadParameter("--write and --output exclude each other")
     if check and (write or output is not None):
         raise typer.BadParameter("--check writes nothing: it excludes --write and --output")
-    options = Options(tuple(rules or ()), fail_on.value if fail_on else None, exit_zero, dry_run, report, todo)
+    options = Options(
+        tuple(rules or ()), fail_on.value if fail_on else None, exit_zero, dry_run, report, todo,
+        control_flow.value if control_flow else None, x64.value if x64 else None,
+    )  # fmt: skip
     return Conversion(options, output, write, check, diff, force).run(tuple(paths))
 
 

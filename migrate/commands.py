@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from .config import ExitCode, FailOn, Settings, load_settings
+from .config import X64, ControlFlow, ExitCode, FailOn, Settings, load_settings
 from .files import STDIN, Input, InputError, Reading, decode_outcome, find_inputs, read_all
 from .gate import LAYER_FILE, skipped, wants_conversion
 from .output import (
@@ -42,6 +42,8 @@ class Options:
     dry_run: bool = False
     report: Path | None = None
     todo: bool | None = None
+    control_flow: ControlFlow | None = None
+    x64: X64 | None = None
 
 
 @dataclass(frozen=True)
@@ -172,6 +174,8 @@ def convert_paths(
         settings,
         todo=settings.todo if options.todo is None else options.todo,
         fail_on=options.fail_on or settings.fail_on,
+        control_flow=options.control_flow or settings.control_flow,
+        x64=options.x64 or settings.x64,
         rules=(*settings.rules, *options.rules),
     )
     inputs = () if stdin else tuple(find_inputs([Path(p) for p in paths], settings.exclude, without))

@@ -10,6 +10,8 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+X64 = Literal["auto", "on", "off"]
+ControlFlow = Literal["keep", "lax"]
 FailOn = Literal["note", "warning", "error", "never"]
 
 
@@ -30,12 +32,16 @@ class ConfigError(Exception):
 class Settings:
     """What a run may be told.
 
-    `todo` puts a comment where something was left; `exclude` are patterns of paths below a folder that are not
-    converted; `rules` extra rule files; `fail_on` the lowest severity that makes the exit code 1; `verify` the tables
-    `[[tool.jaxmigrate.verify]]` as they stand; `origin` the pyproject.toml they came from.
+    `todo` puts a comment where something was left; `control_flow` "lax" rewrites control flow on tensor values;
+    `x64` says whether programs switch 64-bit types on ("auto": those that need them); `exclude` are patterns of
+    paths below a folder that are not converted; `rules` extra rule files; `fail_on` the lowest severity that makes
+    the exit code 1; `verify` the tables `[[tool.jaxmigrate.verify]]` as they stand; `origin` the pyproject.toml
+    they came from.
     """
 
     todo: bool = True
+    control_flow: ControlFlow = "keep"
+    x64: X64 = "auto"
     exclude: tuple[str, ...] = ()
     rules: tuple[Path, ...] = ()
     fail_on: FailOn = "error"
@@ -106,6 +112,18 @@ def _fail_on(value: object, _folder: Path) -> object:
     return value
 
 
+def _control_flow(value: object, _folder: Path) -> object:
+    if value not in get_args(ControlFlow):
+        raise TypeError
+    return value
+
+
+def _x64(value: object, _folder: Path) -> object:
+    if value not in get_args(X64):
+        raise TypeError
+    return value
+
+
 def _tables(value: object, _folder: Path) -> tuple[Mapping[str, object], ...]:
     if not isinstance(value, list) or not all(isinstance(v, dict) for v in value):
         raise TypeError
@@ -114,6 +132,8 @@ def _tables(value: object, _folder: Path) -> tuple[Mapping[str, object], ...]:
 
 _KEYS: Mapping[str, tuple[Callable[[Any, Path], object], str]] = {
     "todo": (_flag, "true or false"),
+    "control-flow": (_control_flow, "one of " + ", ".join(get_args(ControlFlow))),
+    "x64": (_x64, "one of " + ", ".join(get_args(X64))),
     "exclude": (_texts, "a list of patterns"),
     "rules": (_paths, "a list of paths"),
     "fail-on": (_fail_on, "one of " + ", ".join(get_args(FailOn))),

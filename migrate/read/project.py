@@ -12,6 +12,7 @@ from ..rulebook.load import RuleBook
 from .facts import ClassFacts, FunctionFacts
 from .source import Source
 from .unit import Unit, open_unit
+from .wide import Wide, wide_uses
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,11 @@ class Project:
                 name = func.attr if isinstance(func, ast.Attribute) else func.id if isinstance(func, ast.Name) else ""
                 found.setdefault(name, []).append((unit, node))
         return found
+
+    @cached_property
+    def wide(self) -> dict[Unit, list[Wide]]:
+        """The uses of 64-bit types, by unit."""
+        return {unit: wide_uses(unit) for unit in self.units}
 
     def imported_by(self, unit: Unit) -> set[Unit]:
         """The units that `unit` imports from, star imports included."""

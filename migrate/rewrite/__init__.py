@@ -20,8 +20,10 @@ def passes() -> Sequence[Callable[[Plan], None]]:
     from .modules import plan_modules
     from .randomness import plan_keys, plan_seeds
     from .training import plan_training
+    from .x64 import plan_wide_results, plan_x64
 
     return (
+        plan_x64,
         plan_modules,
         plan_seeds,
         plan_training,
@@ -30,6 +32,7 @@ def passes() -> Sequence[Callable[[Plan], None]]:
         plan_calls,
         plan_indexing,
         plan_dtypes,
+        plan_wide_results,
         plan_hazards,
         plan_purity,
         plan_keys,

@@ -1,4 +1,4 @@
-"""Types where JAX's rules give another result: 0-dim tensors beside half types, integers beyond 32 bits."""
+"""Types where JAX's rules give another result: 0-dim tensors beside half types."""
 
 from __future__ import annotations
 
@@ -11,19 +11,15 @@ from .writer import Writer
 
 HALF = frozenset({"torch.float16", "torch.bfloat16", "torch.half"})
 ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow)
-LARGEST = 2**31 - 1
 
 
 def plan_dtypes(plan: Plan) -> None:
-    """Guard 0-dim operands in files that use half types; report integers that int32 cannot hold."""
-    half = _uses_half(plan)
-    for node in list(plan.unit.tree.parents):
-        if hidden(node):
-            continue
-        if half and isinstance(node, ast.BinOp) and isinstance(node.op, ARITHMETIC):
+    """Guard 0-dim operands in files that use half types."""
+    if not _uses_half(plan):
+        return
+    for node in plan.unit.tree.all(ast.BinOp):
+        if isinstance(node.op, ARITHMETIC) and not hidden(node):
             _scalar_operand(plan, node)
-        elif isinstance(node, ast.Constant) and type(node.value) is int and abs(node.value) > LARGEST:
-            _large(plan, node, node.value)
 
 
 def _uses_half(plan: Plan) -> bool:
@@ -81,19 +77,3 @@ def _default_float(plan: Plan, node: ast.expr) -> bool:
         "eye",
     )
     return made and not any(k.arg == "dtype" for k in node.keywords)  # type: ignore[attr-defined]
-
-
-def _large(plan: Plan, node: ast.Constant, value: int) -> None:
-    """A literal that meets a tensor: int64 in torch, an OverflowError or a wrapped value in JAX without x64."""
-    tree = plan.unit.tree
-    for up in tree.ancestors(node):
-        if isinstance(up, ast.stmt):
-            return
-        tensor_op = isinstance(up, (ast.BinOp, ast.Compare)) and plan.unit.kind(up).is_tensor
-        torch_call = isinstance(up, ast.Call) and (plan.unit.resolve(up.func) or "").startswith("torch.")
-        if torch_call and (plan.unit.resolve(up.func) or "").endswith("manual_seed"):  # type: ignore[attr-defined]
-            return
-        if tensor_op or torch_call:
-            plan.found("JM203", node, "torch.int64", f"{value} does not fit int32, which is what JAX computes with",
-                       advice='Switch on 64-bit types: jax.config.update("jax_enable_x64", True).')  # fmt: skip
-            return

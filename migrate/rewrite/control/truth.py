@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from ...read.unit import Unit
 
 MASK_METHODS = frozenset(
-    ("bool", "isnan", "isinf", "isfinite", "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or")
-    + ("logical_not", "logical_xor", "isclose", "isin", "isposinf", "isneginf")
+    """
+    bool isnan isinf isfinite isposinf isneginf isclose isin eq ne lt le gt ge
+    logical_and logical_or logical_not logical_xor
+    """.split()  # noqa: SIM905
 )
 
 ASSUMED = "parameter of forward"  # the evidence of `read/parameters.py` for parameters that nothing else shows
