@@ -2,5 +2,6 @@
 
 from .hazards import plan_hazards
 from .purity import plan_purity
+from .ranges import plan_ranges
 
-__all__ = ["plan_hazards", "plan_purity"]
+__all__ = ["plan_hazards", "plan_purity", "plan_ranges"]
