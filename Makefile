@@ -65,7 +65,7 @@ $(READY):
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade -c constraints.txt setuptools
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,verify]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,verify,weights]'
 	touch $(READY)
 
 clean:

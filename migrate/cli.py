@@ -14,6 +14,7 @@ import typer
 from . import __version__
 from .config import ConfigError, ExitCode
 from .verify_command import verify
+from .weights.options import weights
 
 PROGRAM = "jaxmigrate"
 
@@ -170,6 +171,9 @@ def list_rules(
 app.command()(verify)
 
 
+app.command()(weights)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return the exit code; every failure becomes one line on standard error."""
     try:
@@ -199,8 +203,9 @@ def _failed(error: Exception) -> int:
     from .files import InputError
     from .output import OutputError
     from .rulebook import RuleError
+    from .weights.checkpoint import WeightsError
 
-    if isinstance(error, (ConfigError, InputError, OutputError, RuleError)):
+    if isinstance(error, (ConfigError, InputError, OutputError, RuleError, WeightsError)):
         _complain(str(error))
         return ExitCode.USAGE
     frame = traceback.extract_tb(error.__traceback__)[-1]
