@@ -75,7 +75,8 @@ def program(case: Case) -> str:
     head = [f"{name} = {name} * 1" for name in sorted(written(tree)) if name in rule_env.variables()]
     text = f"return {case.before}" if plain and len(tree.body) == 1 else case.before
     body = "\n".join([*head, "'begin'", text, "'end'"])
-    return f"{IMPORTS}\n\ndef f({', '.join(parameters)}):\n{textwrap.indent(body, '    ')}\n"
+    imports = IMPORTS + "import torchvision\n" * ("torchvision" in case.before)
+    return f"{imports}\n\ndef f({', '.join(parameters)}):\n{textwrap.indent(body, '    ')}\n"
 
 
 def is_inplace(node: ast.expr) -> bool:

@@ -44,6 +44,7 @@ _ORDER = (
     "transformer",
     "einops_layers",
     "data",
+    "vision",
     "checkpoint",
     "optim",
 )
@@ -180,7 +181,7 @@ def _import_lines(definitions: Iterable[_Definition]) -> str:
     groups: tuple[list[str], list[str]] = ([], [])
     for text in sorted(plain):
         groups[text.split()[0].partition(".")[0] not in sys.stdlib_module_names].append(f"import {text}")
-    for module in sorted(members):
+    for module in sorted(members, key=str.lower):
         line = f"from {module} import {', '.join(sorted(members[module]))}"
         groups[module.partition(".")[0] not in sys.stdlib_module_names].append(line)
     return "\n\n".join("\n".join(group) for group in groups if group)

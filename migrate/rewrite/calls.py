@@ -152,12 +152,23 @@ def _foreign_call(plan: Plan, node: ast.Call, dotted: str) -> None:
     top = dotted.partition(".")[0]
     advice = packages().get(top) or packages().get(dotted.rpartition(".")[0])
     row = plan.unit.book.find(dotted)
-    if row is not None:
+    if row is not None and not _part_of_network(plan, node, dotted):
         plan.taken.add(node.func)
         apply(plan, row, node, dotted, None)
     elif advice and top not in ("einops",) and not plan.project.holds(dotted):
         plan.taken.add(node.func)
         plan.found("JM303", node, dotted, f"{top} is built on torch", advice=str(advice))
+
+
+def _part_of_network(plan: Plan, node: ast.Call, dotted: str) -> bool:
+    """Whether a transform of images is a layer here: those of the library work on one image, on the host."""
+    if not dotted.startswith("torchvision.transforms."):
+        return False
+    owner = plan.unit.tree.class_of(node)
+    if owner is not None and plan.unit.classes[owner].is_module:
+        return True
+    above = (up for up in plan.unit.tree.ancestors(node) if isinstance(up, ast.Call))
+    return any(plan.unit.resolve(up.func) in ("torch.nn.Sequential", "torch.nn.ModuleList") for up in above)
 
 
 def _method_call(plan: Plan, node: ast.Call, func: ast.Attribute) -> None:

@@ -18,11 +18,12 @@ KNOWN: Mapping[str, str] = {
     "optax": "import optax",
     "nnx": "from flax import nnx",
     "partial": "from functools import partial",
+    "Image": "from PIL import Image",
     "math": "import math",
     "pickle": "import pickle",
 }
-ORDER = ("math", "pickle", "partial", "jax", "jnp", "np", "optax", "nnx")
-TORCH = ("torch", "einops.layers.torch")
+ORDER = ("math", "pickle", "partial", "jax", "jnp", "np", "optax", "Image", "nnx")
+TORCH = ("torch", "einops.layers.torch", "torchvision")
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ def _in_annotation(tree: Tree, node: ast.AST) -> bool:
 def _only_torch_binds(name: str, scopes: Scopes) -> bool:
     """Whether a library name is free in this file, or only bound by the torch import that it takes the place of."""
     bindings = [b for s in scopes.of.values() if s.kind != "class" for b in s.bindings.get(name, [])]
-    return all(b.target.startswith(tuple(f"{t}." for t in TORCH)) for b in bindings)
+    return all(of_torch(b.target) for b in bindings)
 
 
 def _wanted(
@@ -154,7 +155,12 @@ def _wrap(line: str, width: int = 119) -> list[str]:
 def leads_to_torch(stmt: ast.Import | ast.ImportFrom, alias: ast.alias) -> bool:
     """Whether an import statement brings `alias` from torch or from a package of torch layers."""
     base = alias.name if isinstance(stmt, ast.Import) else (stmt.module or "") if not stmt.level else ""
-    return any(base == t or base.startswith(f"{t}.") for t in TORCH)
+    return of_torch(base)
+
+
+def of_torch(dotted: str) -> bool:
+    """Whether a dotted name belongs to torch or to a package of its parts that the rules replace."""
+    return any(dotted == t or dotted.startswith(f"{t}.") for t in TORCH)
 
 
 def binds(stmt: ast.Import | ast.ImportFrom, alias: ast.alias) -> str:

@@ -13,6 +13,7 @@ from ..read.needs import Needs
 from ..read.project import Project
 from ..read.unit import Unit
 from ..report.findings import Finding
+from .imports import of_torch
 
 if TYPE_CHECKING:
     from .writer import Writer
@@ -147,7 +148,7 @@ class Plan:
                 for scope in self.unit.scopes.of.values()
                 if scope.kind != "class"
                 for name, bindings in scope.bindings.items()
-                if any(not b.target.startswith(("torch.", "einops.layers.torch.")) for b in bindings)
+                if not all(of_torch(b.target) for b in bindings)
             )
         return cached
 

@@ -8,7 +8,7 @@ import re
 from ..read.source import hidden
 from ..read.unit import Unit
 from ..report.findings import Finding, fate
-from .imports import TORCH, Written, binds, leads_to_torch
+from .imports import Written, binds, leads_to_torch, of_torch
 from .plan import Plan
 
 
@@ -65,16 +65,12 @@ def _shown(plan: Plan) -> None:
 def _torch(unit: Unit, node: ast.Name | ast.Attribute) -> str:
     """The torch name of a node that is not part of a longer one, else ""."""
     dotted = unit.resolve(node)
-    if not dotted or not _is_torch(dotted):
+    if not dotted or not of_torch(dotted):
         return ""
     up = unit.tree.parents.get(node)
-    if isinstance(up, ast.Attribute) and _is_torch(unit.resolve(up) or ""):
+    if isinstance(up, ast.Attribute) and of_torch(unit.resolve(up) or ""):
         return ""
     return dotted
-
-
-def _is_torch(dotted: str) -> bool:
-    return any(dotted == t or dotted.startswith(f"{t}.") for t in TORCH)
 
 
 def _settled(plan: Plan, node: ast.expr, exact: set[ast.AST], covered: list[tuple[int, int]]) -> bool:

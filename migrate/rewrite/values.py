@@ -22,7 +22,7 @@ SAME_ATTRIBUTES = frozenset({"shape", "dtype", "ndim", "T", "mT", "real", "imag"
 def plan_attribute(plan: Plan, node: ast.Attribute) -> None:
     unit = plan.unit
     dotted = unit.resolve(node)
-    if dotted and dotted.startswith("torch."):
+    if dotted and (dotted.startswith("torch.") or _constant(plan, dotted)):
         _value(plan, node, dotted)
         return
     if dotted:
@@ -92,6 +92,11 @@ def plan_name(plan: Plan, node: ast.Name) -> None:
         _value(plan, node, dotted)
     elif dotted and isinstance(node.ctx, ast.Load):
         _foreign_value(plan, node, dotted)
+
+
+def _constant(plan: Plan, dotted: str) -> bool:
+    row = plan.unit.book.find(dotted)
+    return row is not None and bool(row.get("const"))
 
 
 def _foreign_value(plan: Plan, node: ast.Attribute | ast.Name, dotted: str) -> None:
