@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from . import __version__
+from .check_command import check
 from .config import ConfigError, ExitCode
+from .options import X64, Cache, ControlFlow, DryRun, ExitZero, FailOn, Jobs, Paths, Report, Rules, level_of
 from .verify_command import verify
 from .weights.options import weights
 
@@ -21,41 +22,6 @@ PROGRAM = "jaxmigrate"
 app = typer.Typer(
     name=PROGRAM, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
 )
-
-
-class Severity(StrEnum):
-    note = "note"
-    warning = "warning"
-    error = "error"
-    never = "never"
-
-
-class Format(StrEnum):
-    text = "text"
-    json = "json"
-
-
-class ControlFlow(StrEnum):
-    keep = "keep"
-    lax = "lax"
-
-
-class X64(StrEnum):
-    auto = "auto"
-    on = "on"
-    off = "off"
-
-
-Paths = Annotated[list[str], typer.Argument(metavar="PATH...", help="Files and folders; - reads standard input.")]
-Rules = Annotated[
-    list[Path] | None, typer.Option("--rules", metavar="FILE", help="A rule file of your own. Repeatable.")
-]
-FailOn = Annotated[
-    Severity | None, typer.Option(help="Exit 1 on findings of this severity or above.", show_default="error")
-]
-ExitZero = Annotated[bool, typer.Option("--exit-zero", help="Exit 0 where the findings would make it 1.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Write nothing, whatever else is said.")]
-Report = Annotated[Path | None, typer.Option("--report", metavar="FILE", help="Write the JSON report here.")]
 
 
 def _show_version(wanted: bool) -> None:
@@ -108,38 +74,28 @@ def convert(
     report: Report = None,
     rules: Rules = None,
     fail_on: FailOn = None,
+    jobs: Jobs = None,
+    cache: Cache = None,
     exit_zero: ExitZero = False,
     dry_run: DryRun = False,
 ) -> int:
     """Convert files. Shows the diff and writes nothing, unless told where to write."""
-    from .commands import Conversion, Options
+    from .commands import Conversion
+    from .work import Options
 
     if write and output is not None:
         raise typer.BadParameter("--write and --output exclude each other")
     if check and (write or output is not None):
         raise typer.BadParameter("--check writes nothing: it excludes --write and --output")
+    level = level_of(fail_on)
     options = Options(
-        tuple(rules or ()), fail_on.value if fail_on else None, exit_zero, dry_run, report, todo,
-        control_flow.value if control_flow else None, x64.value if x64 else None,
+        tuple(rules or ()), level, exit_zero, dry_run, report, todo,
+        control_flow.value if control_flow else None, x64.value if x64 else None, jobs, cache,
     )  # fmt: skip
     return Conversion(options, output, write, check, diff, force).run(tuple(paths))
 
 
-@app.command()
-def check(
-    paths: Paths,
-    form: Annotated[Format, typer.Option("--format", help="How to show the findings.")] = Format.text,
-    report: Report = None,
-    rules: Rules = None,
-    fail_on: FailOn = None,
-    exit_zero: ExitZero = False,
-    dry_run: DryRun = False,
-) -> int:
-    """Show what would be converted and what would be left, and write nothing."""
-    from .commands import Options, run_check
-
-    options = Options(tuple(rules or ()), fail_on.value if fail_on else None, exit_zero, dry_run, report)
-    return run_check(tuple(paths), options, as_json=form is Format.json)
+app.command()(check)
 
 
 @app.command()
@@ -202,10 +158,11 @@ def _failed(error: Exception) -> int:
         return ExitCode.USAGE
     from .files import InputError
     from .output import OutputError
+    from .report.baseline import BaselineError
     from .rulebook import RuleError
     from .weights.checkpoint import WeightsError
 
-    if isinstance(error, (ConfigError, InputError, OutputError, RuleError, WeightsError)):
+    if isinstance(error, (ConfigError, InputError, OutputError, RuleError, BaselineError, WeightsError)):
         _complain(str(error))
         return ExitCode.USAGE
     frame = traceback.extract_tb(error.__traceback__)[-1]

@@ -52,7 +52,8 @@ def convert_unit(
 
 def _write(plan: Plan, settings: Settings, layer_module: str) -> Written:
     """The written text. What is still torch in it and unreported is reported, and marked in the text."""
-    if settings.todo:
+    todo = settings.todo_for(plan.unit.source.path)
+    if todo:
         mark_left(plan, plan.nodes)
     written = fix_imports(Writer(plan).module(), plan.layers, plan.unit, layer_module)
     missing = [n for n in plan.removed if n in written.unbound]
@@ -61,7 +62,7 @@ def _write(plan: Plan, settings: Settings, layer_module: str) -> Written:
             restore()
         written = fix_imports(Writer(plan).module(), plan.layers, plan.unit, layer_module)
     rest = report_rest(plan, written)
-    if not rest or not settings.todo:
+    if not rest or not todo:
         return written
     mark_left(plan, rest)
     return fix_imports(Writer(plan).module(), plan.layers, plan.unit, layer_module)

@@ -9,9 +9,11 @@ import stat
 import tokenize
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatch
 from pathlib import Path
 
+from .config import matches
+from .ignored import Ignored
+from .notebook import NotebookError, read_notebook
 from .read.source import Source
 from .report.findings import Finding, Outcome, Position
 
@@ -54,12 +56,15 @@ class Reading:
     failed: tuple[Outcome, ...] = ()
 
 
-def find_inputs(paths: Sequence[Path], exclude: Iterable[str] = (), without: Path | None = None) -> list[Input]:
-    """The Python files that `paths` (files and folders) name, each once, folders recursively and in order of name.
+def find_inputs(
+    paths: Sequence[Path], exclude: Iterable[str] = (), without: Path | None = None, *, gitignore: bool = True
+) -> list[Input]:
+    """The Python files and notebooks that `paths` (files and folders) name, each once, folders recursively and in order
+    of name.
 
-    Hidden folders, virtual environments, `SKIPPED_FOLDERS`, what a pattern in `exclude` matches and the folder
-    `without` are passed over; a file named outright is always taken. Raises InputError for a path that does not exist
-    or is neither file nor folder, and for a folder without any Python file.
+    Hidden folders, virtual environments, `SKIPPED_FOLDERS`, what a pattern in `exclude` matches, what git ignores and
+    the folder `without` are passed over; a file named outright is always taken. Raises InputError for a path that
+    does not exist or is neither file nor folder, and for a folder without any Python file.
     """
     found: dict[Path, Input] = {}
     patterns = tuple(exclude)
@@ -68,9 +73,11 @@ def find_inputs(paths: Sequence[Path], exclude: Iterable[str] = (), without: Pat
         if stat.S_ISREG(mode):
             members = [Input(path, Path(path.name), named=True)]
         elif stat.S_ISDIR(mode):
-            members = [Input(m, m.relative_to(path), named=False) for m in _walk(path, patterns, without)]
+            walk = _Walk(path, patterns, without, Ignored(path) if gitignore else None)
+            members = [Input(m, m.relative_to(path), named=False) for m in walk.files()]
             if not members:
-                raise InputError(f"{path}: no Python file in this folder")
+                passed = f" that is not excluded or ignored by git ({walk.passed} are)" if walk.passed else ""
+                raise InputError(f"{path}: no Python file in this folder{passed}")
         else:
             raise InputError(f"{path}: neither a file nor a folder")
         for member in members:
@@ -114,12 +121,12 @@ def decode(path: str, data: bytes) -> Source:
     Raises InputError for bytes that are no text in any encoding that Python reads, and DecodeError for bytes that do
     not fit the encoding.
     """
-    if path.endswith(".ipynb"):
-        raise InputError(f"{path}: a notebook; only its code can be converted: jupyter nbconvert --to script {path}")
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise InputError(f"{path}: UTF-16 text, which Python does not read; save it as UTF-8")
     if b"\0" in data:
         raise InputError(f"{path}: a binary file, not Python source")
+    if path.endswith(".ipynb"):
+        return _decode_notebook(path, data)
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
     except SyntaxError as error:
@@ -137,6 +144,16 @@ def decode(path: str, data: bytes) -> Source:
         column = len(head.rpartition(b"\n")[2].decode(encoding, "replace")) + 1
         message = f"byte 0x{body[error.start]:02x} is not {encoding}; declare the encoding or save the file as UTF-8"
         raise DecodeError((line, column), message) from error
+
+
+def _decode_notebook(path: str, data: bytes) -> Source:
+    """The code cells of a notebook as one source."""
+    bom = data.startswith(codecs.BOM_UTF8)
+    try:
+        notebook = read_notebook(data.removeprefix(codecs.BOM_UTF8).decode())
+    except (UnicodeDecodeError, NotebookError) as error:
+        raise InputError(f"{path}: {error}") from error
+    return Source(path, notebook.module(), bom=bom, notebook=notebook)
 
 
 def layer_module(item: Input, *, in_place: bool = True) -> str:
@@ -159,33 +176,50 @@ def _read(item: Input, layers: str) -> Reading:
         return Reading((), (_failed(str(item.path), (1, 1), str(error).removeprefix(f"{item.path}: ")),))
 
 
-def _walk(folder: Path, exclude: tuple[str, ...], without: Path | None) -> Iterator[Path]:
-    barred = without.resolve() if without else None
-
-    def raise_error(error: OSError) -> None:
-        raise InputError(f"{error.filename}: {_reason(error)}")
-
-    for here, folders, files in os.walk(folder, onerror=raise_error):
-        at = Path(here)
-        folders[:] = sorted(f for f in folders if not _skips(at / f, folder, exclude) and (at / f).resolve() != barred)
-        for name in sorted(files):
-            path = at / name
-            if name.endswith(".py") and path.is_file() and not _matches(path.relative_to(folder), exclude):
-                yield path
+SUFFIXES = (".py", ".ipynb")
 
 
-def _skips(path: Path, root: Path, exclude: tuple[str, ...]) -> bool:
-    name = path.name
-    return (
-        name.startswith(".")
-        or name in SKIPPED_FOLDERS
-        or (path / "pyvenv.cfg").exists()
-        or _matches(path.relative_to(root), exclude)
-    )
+@dataclass
+class _Walk:
+    """A walk through a folder. `passed` counts the source files that a pattern or git keeps out."""
 
+    root: Path
+    exclude: tuple[str, ...]
+    without: Path | None
+    ignored: Ignored | None
+    passed: int = 0
 
-def _matches(relative: Path, patterns: tuple[str, ...]) -> bool:
-    return any(fnmatch(relative.as_posix(), p.rstrip("/")) or fnmatch(relative.name, p.rstrip("/")) for p in patterns)
+    def files(self) -> Iterator[Path]:
+        barred = self.without.resolve() if self.without else None
+
+        def raise_error(error: OSError) -> None:
+            raise InputError(f"{error.filename}: {_reason(error)}")
+
+        for here, folders, files in os.walk(self.root, onerror=raise_error):
+            at = Path(here)
+            folders[:] = sorted(f for f in folders if not self._skips(at / f) and (at / f).resolve() != barred)
+            for name in sorted(files):
+                path = at / name
+                if not name.endswith(SUFFIXES) or not path.is_file():
+                    continue
+                if self._out(path, folder=False):
+                    self.passed += 1
+                else:
+                    yield path
+
+    def _skips(self, path: Path) -> bool:
+        name = path.name
+        if name.startswith(".") or name in SKIPPED_FOLDERS or (path / "pyvenv.cfg").exists():
+            return True
+        if not self._out(path, folder=True):
+            return False
+        self.passed += sum(1 for p in path.rglob("*") if p.name.endswith(SUFFIXES))
+        return True
+
+    def _out(self, path: Path, *, folder: bool) -> bool:
+        if matches(path.relative_to(self.root), self.exclude):
+            return True
+        return self.ignored is not None and self.ignored.covers(path, folder=folder)
 
 
 def _mode(path: Path) -> int:

@@ -27,4 +27,5 @@ def is_layer_file(source: Source) -> bool:
 
 def skipped(source: Source) -> Outcome:
     """The outcome of a source that has nothing to convert."""
-    return Outcome(source.path, "skipped", source.text, source.text, encoding=source.encoding, bom=source.bom)
+    text = source.notebook.text if source.notebook else source.text
+    return Outcome(source.path, "skipped", text, text, encoding=source.encoding, bom=source.bom)

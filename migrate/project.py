@@ -5,13 +5,15 @@ from __future__ import annotations
 import ast
 import gc
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from .config import Settings
 from .engine import convert_unit
 from .gate import is_layer_file, skipped, wants_conversion
 from .layers import catalogue, emit
+from .notebooks import finish
+from .progress import Step, no_step
 from .read.infer import infer
 from .read.needs import find_needs, is_converted
 from .read.project import open_project
@@ -22,10 +24,21 @@ from .rewrite.imports import leads_to_torch
 from .rulebook import RuleBook
 
 
-def convert_files(sources: Sequence[Source], book: RuleBook, settings: Settings | None = None) -> Run:
-    """Convert `sources` together: one Outcome a source, in the order given, and the layer file's text."""
+def convert_files(
+    sources: Sequence[Source],
+    book: RuleBook,
+    settings: Settings | None = None,
+    *,
+    refused: Mapping[str, frozenset[str]] | None = None,
+    step: Step = no_step,
+) -> Run:
+    """Convert `sources` together: one Outcome a source, in the order given, and the layer file's text.
+
+    `refused` are the keys (`keys_of`) of findings by path that a review refused: their constructs are kept as they are.
+    `step` is told how far it is.
+    """
     with _uncollected(), _deep():
-        return _convert(sources, book, settings or Settings())
+        return _convert(sources, book, settings or Settings(), step)
 
 
 DEPTH = 10_000  # frames: sums of a thousand terms are nested a thousand deep
@@ -54,7 +67,7 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def _convert(sources: Sequence[Source], book: RuleBook, settings: Settings) -> Run:
+def _convert(sources: Sequence[Source], book: RuleBook, settings: Settings, step: Step) -> Run:
     relevant = [s for s in sources if wants_conversion(s)]
     everything = [s for s in sources if not is_layer_file(s)] if relevant else []
     project, errors = open_project(everything, book)
@@ -69,6 +82,8 @@ def _convert(sources: Sequence[Source], book: RuleBook, settings: Settings) -> R
             outcomes.append(skipped(source))
         else:
             outcomes.append(convert_unit(units[source.path], project, needs, settings, source.layers))
+        step("converting", len(outcomes), len(sources))
+    outcomes = [finish(o, s, settings.outputs) for o, s in zip(outcomes, sources, strict=True)]
     layers = frozenset(name for o in outcomes for name in o.layers)
     if any(c.is_module for u in units.values() for c in u.classes.values()):
         layers |= {"load_state_dict"}

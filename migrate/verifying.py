@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from .commands import Options, convert_paths
 from .config import ExitCode
 from .files import InputError, decode, read_bytes
 from .gate import LAYER_FILE
@@ -29,6 +28,7 @@ from .verify import (
     report_json,
     verify_pair,
 )
+from .work import Options, convert_paths
 
 NEEDED = ("torch", "jax", "flax", "optax", "numpy")
 

@@ -6,7 +6,10 @@ are environment variables, so that the processes that tests start have them too;
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
+import tempfile
 from pathlib import Path
 
 CACHE = Path(__file__).resolve().parents[1] / ".cache" / "jax"
@@ -17,5 +20,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+if "JAXMIGRATE_CACHE_DIR" not in os.environ:  # no result of one session is read in the next
+    os.environ["JAXMIGRATE_CACHE_DIR"] = tempfile.mkdtemp(prefix="jaxmigrate-cache-")
+    atexit.register(shutil.rmtree, os.environ["JAXMIGRATE_CACHE_DIR"], ignore_errors=True)
 if QUICK not in os.environ.get("XLA_FLAGS", ""):
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {QUICK}".strip()

@@ -77,10 +77,9 @@ def write(folder: Path, **files: str) -> None:
         path.write_text(text, encoding="utf-8")
 
 
-def write_notebook(path: Path) -> None:
-    """A notebook whose JSON is also a Python expression."""
-    cell = {"cell_type": "code", "source": ["import torch\n", "x = torch.zeros(3)"], "metadata": {}, "outputs": []}
-    path.write_text(json.dumps({"cells": [cell], "metadata": {}, "nbformat": 4}), encoding="utf-8")
+def write_no_notebook(path: Path) -> None:
+    """JSON that is also a Python expression, and no notebook."""
+    path.write_text(json.dumps({"cells": [], "metadata": {}}), encoding="utf-8")
 
 
 def listing(folder: Path) -> dict[str, str]:
@@ -397,7 +396,7 @@ def test_check_shows_findings_and_writes_nothing(run: Run, tmp_path: Path) -> No
 def test_bad_input(run: Run, tmp_path: Path, command: str) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "model.pt").write_bytes(b"PK\x03\x04\x00\x00")
-    write_notebook(tmp_path / "n.ipynb")
+    write_no_notebook(tmp_path / "n.ipynb")
     (tmp_path / "wide.py").write_bytes("import torch\n".encode("utf-16"))
     os.mkfifo(tmp_path / "pipe")
     for path, message in {
@@ -406,7 +405,7 @@ def test_bad_input(run: Run, tmp_path: Path, command: str) -> None:
         "model.pt": "model.pt: a binary file, not Python source",
         "wide.py": "wide.py: UTF-16 text, which Python does not read; save it as UTF-8",
         "pipe": "pipe: neither a file nor a folder",
-        "n.ipynb": "n.ipynb: a notebook; only its code can be converted: jupyter nbconvert --to script n.ipynb",
+        "n.ipynb": "n.ipynb: not a notebook: its JSON has no nbformat",
     }.items():
         answer = run(command, path)
         assert (answer.code, error_line(answer)) == (2, message)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxmigrate.config import ConfigError, Settings, load_settings, nearest_pyproject
+from jaxmigrate.config import ConfigError, Settings, load_settings
 
 
 def project(folder: Path, text: str) -> Path:
@@ -16,8 +16,8 @@ def project(folder: Path, text: str) -> Path:
 
 
 def test_the_defaults_without_a_table(tmp_path: Path) -> None:
-    path = project(tmp_path, '[project]\nname = "x"\n')
-    assert load_settings(tmp_path) == Settings(origin=path)
+    project(tmp_path, '[project]\nname = "x"\n')
+    assert load_settings(tmp_path) == Settings()
 
 
 def test_every_key(tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_the_nearest_file_counts(tmp_path: Path) -> None:
     source.touch()
     assert load_settings(source).todo
     near = project(tmp_path / "a", "[tool.jaxmigrate]\ntodo = false\n")
-    assert nearest_pyproject(source) == near
+    assert load_settings(source).origin == near
     assert not load_settings(source).todo
 
 

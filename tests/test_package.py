@@ -75,7 +75,7 @@ def test_installing_is_light(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         name = f"jaxmigrate-{PROJECT['project']['version']}.dist-info/METADATA"
         required = Parser().parsestr(archive.read(name).decode()).get_all("Requires-Dist") or []
-    assert sorted(r.split(">")[0] for r in required if "extra ==" not in r) == ["libcst", "typer"]
+    assert sorted(r.split(">")[0] for r in required if "extra ==" not in r) == ["libcst", "pathspec", "typer"]
 
 
 def test_the_version_is_said_once() -> None:

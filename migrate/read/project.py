@@ -100,7 +100,7 @@ def module_names(paths: Sequence[str]) -> dict[str, str]:
     """Dotted module names for the paths of a run.
 
     A folder that holds `__init__.py` (in this run) is a package; the topmost such folder starts the name. Files outside
-    any package are named from the deepest folder that all files share.
+    any package are named from the deepest folder that all files share. Notebooks have no name: nothing imports them.
     """
     pure = {p: PurePath(p) for p in paths}
     packages = {p.parent for p in pure.values() if p.name == "__init__.py"}
@@ -116,7 +116,7 @@ def module_names(paths: Sequence[str]) -> dict[str, str]:
                 parts = list(p.relative_to(shared).with_suffix("").parts)
         if parts[-1] == "__init__":
             parts.pop()
-        names[path] = ".".join(parts)
+        names[path] = ".".join(parts) if p.suffix != ".ipynb" else ""
     return names
 
 

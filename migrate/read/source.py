@@ -9,10 +9,13 @@ import tokenize
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .fstrings import hidden, repair_fstrings
 from .lines import line_starts
+
+if TYPE_CHECKING:
+    from ..notebook import Notebook
 
 N = TypeVar("N", bound=ast.AST)
 M = TypeVar("M", bound=ast.AST)
@@ -22,7 +25,8 @@ M = TypeVar("M", bound=ast.AST)
 class Source:
     """One file: `text` keeps its own line ends. `path` is the file as the user named it.
 
-    `layers` is the module in which the converted file will find the layer library, as its import spells it.
+    `layers` is the module in which the converted file will find the layer library, as its import spells it. `notebook`
+    is the notebook whose code cells the text was made of.
     """
 
     path: str
@@ -30,6 +34,7 @@ class Source:
     encoding: str = "utf-8"
     bom: bool = False
     layers: str = "nnx_layers"
+    notebook: Notebook | None = None
 
 
 class Tree:

@@ -99,14 +99,14 @@ class _Span:
     first: int
     last: int
 
-    def meets(self, finding: Finding) -> bool:
-        return finding.start[0] <= self.last and finding.end[0] >= self.first
+    def meets(self, span: tuple[int, int]) -> bool:
+        return span[0] <= self.last and span[1] >= self.first
 
 
 def _hunk_head(group: Opcodes, outcome: Outcome, body: Sequence[str]) -> str:
     (_, a1, _, b1, _), (_, _, a2, _, b2) = group[0], group[-1]
     changed = [_Span(i + 1, max(j, i + 1)) for tag, i, j, _, _ in group if tag != "equal"]
-    hit = sorted(f for f in outcome.findings if any(span.meets(f) for span in changed))
+    hit = sorted(f for f in outcome.findings if any(span.meets(outcome.span(f)) for span in changed))
     text = "; ".join(reasons(_innermost(hit))) or ("imports" if _only_imports(body) else "")
     return f"@@ -{_range(a1, a2)} +{_range(b1, b2)} @@{' ' if text else ''}{text}\n"
 

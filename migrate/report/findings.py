@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -28,7 +28,9 @@ class Finding:
 
     `path` is the file as the user named it; `start` and `end` are positions in the *source* (line and column from 1).
     `name` is the torch name the finding is about (`torch.Tensor.view`), `rule` the rule that spoke (mostly the same).
-    `before` is the source text of the place; `after` what it became (None when it was left).
+    `before` is the source text of the place; `after` what it became (None when it was left). `cell` is the code cell of
+    a notebook, from 1 among all cells: lines then count from the cell's first one. `accepted` says that a comment in the
+    source accepts it.
     """
 
     path: str
@@ -42,6 +44,13 @@ class Finding:
     evidence: str = ""
     before: str = ""
     after: str | None = None
+    cell: int = 0
+    accepted: bool = False
+
+    @property
+    def place(self) -> tuple[str, int, Position]:
+        """What findings are put in order by."""
+        return self.path, self.cell, self.start
 
     @property
     def severity(self) -> Severity:
@@ -77,12 +86,15 @@ CODES: dict[str, Code] = {
         Code("JM207", "warning", "star-arguments: left as it is", "Spell the arguments out, or convert by hand."),
         Code("JM208", "warning", "training step not understood: left as it is", "The loop is not of the plain zero_grad / forward / backward / step form. Convert it by hand."),
         Code("JM209", "warning", "control flow depends on a tensor's value or on an index error: left as it is", "Correct only eagerly, or not at all: read the message."),
+        Code("JM221", "note", "kept on request: left as it is", "Nothing to do: a comment `# jaxmigrate: keep` or a refused hunk of a review says so."),
+        Code("JM222", "warning", "torch in a magic or shell line of a notebook: left as it is", "Convert the line by hand."),
         Code("JM301", "error", "no mapping, with advice", "Follow the advice."),
         Code("JM302", "error", "unknown torch name", "Write a rule (CONTRIBUTING.md) or convert by hand."),
         Code("JM303", "error", "package built on torch", "Replace the package, or keep this part in torch."),
         Code("JM304", "error", "dynamic use of torch", "The name is computed at run time (getattr, a string, a star import): write it out."),
         Code("JM401", "warning", "import of a file that was not converted", "Convert both files in one run."),
         Code("JM402", "warning", "both frameworks meet here", "Convert both sides, or move data over NumPy."),
+        Code("JM411", "warning", "a suppression that suppresses nothing", "Remove the comment, or mend its code."),
         Code("JM901", "error", "the source does not parse", "Fix the syntax, or run with a Python that can read it."),
         Code("JM902", "error", "the output failed its check and was not written", "A fault of this tool: please report it."),
         Code("JM903", "error", "a rule failed", "A fault of this tool: please report it."),
@@ -131,7 +143,7 @@ class Outcome:
 
     `before` and `after` are text (after decoding); `after == before` unless status is "changed". `skipped`: no torch in
     it. `failed`: a JM9xx finding says why. `layers` are the names it imports from the layer file. `torch_free` says
-    that nothing in `after` leads to torch.
+    that nothing in `after` leads to torch. `lines` are those of a notebook: (cell, line in it) to the line of `before`.
     """
 
     path: str
@@ -143,6 +155,14 @@ class Outcome:
     torch_free: bool = True
     encoding: str = "utf-8"
     bom: bool = False
+    lines: Mapping[tuple[int, int], int] = field(default_factory=dict)
+
+    def span(self, finding: Finding) -> tuple[int, int]:
+        """The first and the last line of `before` that a finding is about."""
+        first, last = finding.start[0], finding.end[0]
+        if not finding.cell:
+            return first, last
+        return self.lines.get((finding.cell, first), 1), self.lines.get((finding.cell, last), 1)
 
     def encoded(self) -> bytes:
         """`after` in the bytes of the source file's encoding, with its byte order mark if it had one."""
@@ -168,7 +188,7 @@ class Run:
     @property
     def findings(self) -> tuple[Finding, ...]:
         found: Iterable[Finding] = (f for o in self.outcomes for f in o.findings)
-        return tuple(sorted([*found, *self.extra]))
+        return tuple(sorted([*found, *self.extra], key=lambda f: (f.place, f)))
 
     @property
     def constructs(self) -> Constructs:

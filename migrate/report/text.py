@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 
 from .findings import Constructs, Finding, Run, Severity
 from .json import top_unmapped
+from .shown import RANK, Shown, message_of
 from .style import PLAIN, Colour, Style
 
-RANK: dict[Severity, int] = {"note": 0, "warning": 1, "error": 2}
 _COLOURS: dict[Severity, Colour] = {"note": "cyan", "warning": "yellow", "error": "red"}
 
 
@@ -18,17 +18,17 @@ def at_or_above(findings: Iterable[Finding], severity: Severity) -> list[Finding
 
 
 def finding_line(finding: Finding, style: Style = PLAIN) -> str:
-    """`path:line:col: JM201 name: message. Advice`, on one line; a message that begins with the name says it once."""
+    """`path:line:col: JM201 name: message. Advice`, on one line; a message that begins with the name says it once. In a
+    notebook `path:cell 3:line:col:`."""
     line, column = finding.start
     code = style(_COLOURS[finding.severity], finding.code)
-    advice = f". {finding.advice}" if finding.advice and finding.advice not in finding.message else ""
-    message = " ".join((finding.message.rstrip(".") + advice if advice else finding.message).split())
-    message = message.removeprefix(f"{finding.name}: ") if finding.name else message
+    message = message_of(finding).removeprefix(f"{finding.name}: ") if finding.name else message_of(finding)
     if finding.name and message.startswith(f"{finding.name} "):
         said = f" {style('bold', finding.name)}{message.removeprefix(finding.name)}"
     else:
         said = f" {style('bold', finding.name)}: {message}" if finding.name else f": {message}"
-    return f"{finding.path}:{line}:{column}: {code}{said}"
+    cell = f"cell {finding.cell}:" if finding.cell else ""
+    return f"{finding.path}:{cell}{line}:{column}: {code}{said}"
 
 
 def finding_lines(findings: Sequence[Finding], style: Style = PLAIN, limit: int | None = None) -> list[str]:
@@ -53,7 +53,7 @@ def summary_lines(run: Run, style: Style = PLAIN) -> list[str]:
         f"{style('bold', counted(len(run.outcomes), 'file'))}: {states or 'nothing to do'}",
         f"{style('bold', counted(seen.seen, 'construct'))}: {seen.exact} exact, "
         f"{seen.stated} with a stated difference, {seen.left} left, {seen.unmapped} unmapped; "
-        f"converted {seen.converted} of {seen.seen}{_percent(seen)}",
+        f"converted {seen.converted} of {seen.seen}{percent(seen)}",
     ]
     bound = [o.path for o in run.outcomes if not o.torch_free]
     if bound:
@@ -65,10 +65,20 @@ def summary_lines(run: Run, style: Style = PLAIN) -> list[str]:
     return lines
 
 
+def judged_lines(shown: Shown, style: Style = PLAIN) -> list[str]:
+    """The summary of a check: with what a baseline knows and what is accepted."""
+    lines = summary_lines(shown.run, style)
+    if shown.known is not None:
+        lines.append(f"against the baseline: {len(shown.listed)} new, {len(shown.known)} known")
+    if shown.accepted:
+        lines.append(f"accepted by settings or comments: {counted(len(shown.accepted), 'finding')}")
+    return lines
+
+
 def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def _percent(seen: Constructs) -> str:
-    # Cut, not rounded: 100 % must mean all of them.
+def percent(seen: Constructs) -> str:
+    """` (97.3 %)`, cut and not rounded: 100 % must mean all of them; "" when there is nothing to convert."""
     return f" ({seen.converted * 1000 // seen.seen / 10:.1f} %)" if seen.seen else ""
