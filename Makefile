@@ -22,7 +22,7 @@ help:
 	@echo "make oracle-ops  PyTorch's own test databases: pass / reported / crash / WRONG"
 	@echo "make public      unmodified public packages, converted and compared (downloads them)"
 	@echo "make bench       lines converted in a second"
-	@echo "make docs        the docs/rules.md and docs/codes.md, from the rules and the table of codes"
+	@echo "make docs        docs/rules/, docs/codes.md and docs/sharp-bits.md"
 
 demo: $(READY)
 	@printf '\n$$ jaxmigrate convert %s\n\n' $(DEMO)

@@ -1,21 +1,22 @@
 #!/usr/bin/env python
-"""Write docs/rules.md and docs/codes.md from the rule book and the table of codes: `python tools/write_docs.py`."""
+"""Write the pages of docs/ that are made from data: `python tools/write_docs.py`.
+
+docs/rules/ comes from the rule book, docs/codes.md from the table of codes, docs/sharp-bits.md from the programs of
+tests/sharp_bits.toml.
+"""
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Iterator
+import sys
 from pathlib import Path
 
-from jaxmigrate.explain import fidelity, target
 from jaxmigrate.report.findings import CODES
-from jaxmigrate.rulebook import Row, RuleBook, load_rules
-from jaxmigrate.rulebook.load import packages
+from jaxmigrate.rulebook import load_rules
 
-ROOT = Path(__file__).resolve().parents[1]
-MADE = "Written by `make docs`; do not edit."
-FOLDERS = {"tensor": "Tensors", "nn": "Layers and functions", "optim": "Optimizers", "misc": "Everything else"}
+sys.path.insert(0, str(Path(__file__).parent))
+from rule_pages import FOLDER, MADE, ROOT, cell, rule_pages
+from sharp_page import sharp_page
+
 GROUPS = {
     "JM0": ("Converted", "the same numbers"),
     "JM1": ("Converted, with a stated difference", "read the message"),
@@ -24,79 +25,6 @@ GROUPS = {
     "JM4": ("Project", "files that belong together"),
     "JM9": ("Tool", "exit code 3"),
 }
-KINDS = {
-    "exact": "same numbers",
-    "stated": "a difference is stated",
-    "partial": "some arguments are refused: such a call is left and reported",
-    "unmapped": "known, no counterpart: left and reported, with advice",
-}
-
-
-def cell(text: str) -> str:
-    """Text that stays in one cell of a Markdown table."""
-    return " ".join(text.split()).replace("|", "\\|")
-
-
-def code(text: str) -> str:
-    return f"`{cell(text)}`" if text else ""
-
-
-def remarks(row: Row) -> str:
-    """What there is to know about a row: stated differences, refused and dropped arguments, advice."""
-    notes = [f"{n.code}: {n.text}" + (f" (when `{n.when}`)" if n.when else "") for n in row.notes]
-    notes += [f"refuses `{name}`: {why}" for name, why in row.refuse.items()]
-    notes += [f"ignores `{name}`: {why}" for name, why in row.drop.items()]
-    return cell("; ".join([*notes, *([row.advice] if row.advice else [])]))
-
-
-def becomes(row: Row) -> str:
-    to = target(row)
-    return "" if to == "-" else code(to) + (" …" if len(row.options) > 1 else "")
-
-
-def topic(path: str) -> str:
-    """The first sentence of a rule file's heading comment."""
-    text = (ROOT / path).read_text(encoding="utf-8")
-    comment = " ".join(line.lstrip("# ") for line in text.split("\n\n")[0].splitlines() if line.startswith("#"))
-    return re.split(r"\.(?: |$)", comment)[0] or Path(path).stem
-
-
-def rules_page(book: RuleBook) -> str:
-    """docs/rules.md: every row, by topic."""
-    rows = list(book)
-    counts = Counter(map(fidelity, rows))
-    lines = ["# Rules", "", MADE, ""]
-    lines += [f"{len(rows)} rules for {sum(len(r.names) for r in rows)} names of torch:", ""]
-    lines += [f"* **{kind}** ({counts[kind]}): {meaning}" for kind, meaning in KINDS.items()]
-    lines += [
-        "",
-        "`{name}` is the text of the argument; `[, …]` is only written when its argument was given; `…` after a",
-        "target: other forms exist. `jaxmigrate explain NAME` shows all of a row, with its cases.",
-    ]
-    for folder, title in FOLDERS.items():
-        lines += ["", f"## {title}"]
-        for path in sorted({r.path for r in rows if r.path.startswith(f"rules/{folder}/")}):
-            lines += ["", f"### {topic(path)}", "", f"[{path}](../{path})", ""]
-            lines += table([r for r in rows if r.path == path])
-    lines += [
-        "",
-        "## Packages built on torch",
-        "",
-        "A use of one of these is JM303.",
-        "",
-        "| package | advice |",
-        "|---|---|",
-    ]
-    lines += [f"| `{name}` | {cell(advice)} |" for name, advice in sorted(packages().items())]
-    return "\n".join([*lines, ""])
-
-
-def table(rows: list[Row]) -> Iterator[str]:
-    yield "| torch | becomes | | to know |"
-    yield "|---|---|---|---|"
-    for row in rows:
-        also = f" (also {', '.join(map(code, row.names[1:]))})" if row.names[1:] else ""
-        yield f"| {code(row.name)}{also} | {becomes(row)} | {fidelity(row)} | {remarks(row)} |"
 
 
 def codes_page() -> str:
@@ -119,11 +47,23 @@ def codes_page() -> str:
 
 def pages() -> dict[Path, str]:
     """The text of each page by its path."""
-    return {ROOT / "docs" / "rules.md": rules_page(load_rules()), ROOT / "docs" / "codes.md": codes_page()}
+    book = load_rules()
+    docs = ROOT / "docs"
+    return {**rule_pages(book), docs / "codes.md": codes_page(), docs / "sharp-bits.md": sharp_page(book)}
+
+
+def stale(made: dict[Path, str]) -> list[Path]:
+    """Pages of rule files that are gone."""
+    return sorted(path for path in FOLDER.rglob("*.md") if path not in made)
 
 
 def main() -> None:
-    for path, text in pages().items():
+    made = pages()
+    for path in stale(made):
+        path.unlink()
+        print(f"removed {path.relative_to(ROOT)}")
+    for path, text in made.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
         print(f"wrote {path.relative_to(ROOT)}")
 

@@ -1,7 +1,8 @@
 """Control flow on tensor values: what is reported, and what `--control-flow lax` rewrites."""
 
+from .debugging import plan_nan_checks
 from .hazards import plan_hazards
 from .purity import plan_purity
 from .ranges import plan_ranges
 
-__all__ = ["plan_hazards", "plan_purity", "plan_ranges"]
+__all__ = ["plan_hazards", "plan_nan_checks", "plan_purity", "plan_ranges"]
