@@ -35,6 +35,17 @@ def line(source: str, *, head: str = "import torch\n\n\ndef f(x: torch.Tensor, f
         ("d = torch.device('cuda', i)", 'd = jax.devices("gpu")[i]'),
         ("d = torch.device(f'cuda:{i}')", 'd = jax.devices("gpu")[i]'),
         ("d = torch.device(flag)", 'd = jax.devices("gpu" if str(flag).startswith("cuda") else "cpu")[0]'),
+        (
+            "return torch.device(flag).type == 'cuda'",
+            'return jax.devices("gpu" if str(flag).startswith("cuda") else "cpu")[0].platform == \'gpu\'',
+        ),
+        (
+            "d = torch.device('cpu'); return d.type in ('cuda', 'mps')",
+            "d = jax.devices(\"cpu\")[0]; return d.platform in ('gpu', 'METAL')",
+        ),
+        ("return torch.device('cpu').type", 'return jax.devices("cpu")[0].platform'),
+        ("return torch.accelerator.current_accelerator().index", "return jax.devices()[0].id"),
+        ("torch.set_default_device('cpu')", 'jax.config.update("jax_default_device", jax.devices("cpu")[0])'),
         ("return torch.zeros(3, device=x.device)", "return jnp.zeros((3,))"),
         ("return torch.zeros(3, device='cpu')", "return jnp.zeros((3,))"),
         ("return x.to(x.device, torch.float16)", "return x.astype(jnp.float16)"),

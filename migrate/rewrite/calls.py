@@ -102,10 +102,27 @@ def apply(plan: Plan, row: Row, node: ast.Call, dotted: str, receiver: ast.expr 
             return settle(plan, row, node, dotted, result, evidence)
         plan.found("JM302", node, dotted, f"{dotted} is not converted yet", rule=row.name, advice=row.advice)
         return False
+    if row.get("stars") and _starred(node):
+        _pass_on(plan, row, node, dotted)
+        return True
     found = match(row, node, receiver, plan.unit)
     if isinstance(found, Refusal):
         return settle(plan, row, node, dotted, found, evidence)
     return settle(plan, row, node, dotted, _replacement(plan, found, node), evidence, found)
+
+
+def _starred(node: ast.Call) -> bool:
+    return any(isinstance(a, ast.Starred) for a in node.args) or any(k.arg is None for k in node.keywords)
+
+
+def _pass_on(plan: Plan, row: Row, node: ast.Call, dotted: str) -> None:
+    """`DataLoader(dataset, **options)`: the library's class takes torch's own arguments, or says which it lacks."""
+    name = row.options[0].template.text.partition("(")[0]
+    plan.replace(node.func, plan.layer(name))
+    for note in row.notes:
+        plan.found(note.code, node, dotted, f"{dotted} -> {name}: {note.text}", rule=row.name)
+        return
+    plan.found("JM001", node, dotted, f"{dotted} -> {name}", rule=row.name)
 
 
 def _replacement(plan: Plan, found: Match, node: ast.Call) -> Whole | Refusal:

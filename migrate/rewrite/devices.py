@@ -25,7 +25,7 @@ GONE = frozenset(
         "reset_peak_memory_stats",
         "reset_max_memory_allocated",
     )
-) | {"torch.mps.empty_cache", "torch.xpu.empty_cache"}
+) | {"torch.mps.empty_cache", "torch.xpu.empty_cache", "torch.accelerator.set_device_index"}
 WAITS = frozenset(("torch.cuda.synchronize", "torch.mps.synchronize", "torch.accelerator.synchronize"))
 SETTINGS = ("torch.backends.cudnn.", "torch.backends.cuda.matmul")
 
@@ -41,6 +41,8 @@ def plan_devices(plan: Plan) -> None:
             _call(plan, node)
         elif isinstance(node, (ast.Attribute, ast.Name)) and node not in plan.taken:
             _annotation(plan, node)
+            if isinstance(node, ast.Attribute) and node.attr in ("type", "index"):
+                _part(plan, node)
         if isinstance(node, ast.Assign):
             _setting(plan, node)
 
@@ -50,12 +52,30 @@ def _call(plan: Plan, node: ast.Call) -> None:
     stmt = plan.unit.tree.parents[node]
     if dotted == "torch.device":
         _device(plan, node)
+    elif dotted == "torch.set_default_device" and len(node.args) == 1 and not node.keywords:
+        _default_device(plan, node)
     elif dotted in GONE and isinstance(stmt, ast.Expr):
         _gone(plan, node, stmt, dotted, "JM001", "JAX manages this itself")
     elif dotted in WAITS and isinstance(stmt, ast.Expr):
         _gone(
             plan, node, stmt, dotted, "JM101", "gone: call jax.block_until_ready on the result before reading the clock"
         )
+
+
+def _default_device(plan: Plan, node: ast.Call) -> None:
+    """`torch.set_default_device(d)`; a device that is not understood is left to the rules, which report it."""
+    found = device_of(plan, node.args[0])
+    if found is None:
+        return
+    build, note = found
+    plan.taken |= {node, node.func}
+    if is_default_choice(plan.unit, node.args[0]):
+        plan.taken |= set(ast.walk(node.args[0]))
+    plan.whole[node] = Whole(lambda w: f'jax.config.update("jax_default_device", {build(w)})', 15, (node.args[0],))
+    plan.found(
+        "JM101" if note else "JM001", node, "torch.set_default_device",
+        f"torch.set_default_device -> jax.config.update{': ' + note if note else ''}",
+    )  # fmt: skip
 
 
 def _gone(plan: Plan, node: ast.AST, stmt: ast.stmt, dotted: str, code: str, message: str) -> None:
@@ -115,6 +135,49 @@ def _annotation(plan: Plan, node: ast.Attribute | ast.Name) -> None:
         return
     plan.replace(node, "jax.Device")
     plan.found("JM001", node, "torch.device", "torch.device -> jax.Device")
+
+
+PLATFORMS = {"cuda": "gpu", "xpu": "gpu", "mps": "METAL"}  # as `jax.Device.platform` says it
+
+
+def _part(plan: Plan, node: ast.Attribute) -> None:
+    """`device.type == "cuda"` becomes `device.platform == "gpu"`; a platform that is shown reads otherwise in JAX."""
+    unit = plan.unit
+    kind = unit.kind(node.value)
+    if kind.tag != "device" or kind.name == "tensor" or not isinstance(node.ctx, ast.Load):
+        return
+    plan.taken.add(node)
+    end = unit.tree.end(node)
+    name = "platform" if node.attr == "type" else "id"
+    plan.point(node, end - len(node.attr), end, name)
+    others = _compared(unit.tree.parents.get(node), node) if node.attr == "type" else None
+    for other in others or ():
+        start, end = unit.tree.start(other) + 1, unit.tree.end(other) - 1
+        if other.value in PLATFORMS:
+            plan.point(other, start, end, PLATFORMS[other.value])
+    if node.attr == "index":
+        text = "a number where torch says None for a device without one"
+    else:
+        text = "" if others else "it says gpu where torch says cuda"
+    plan.found(
+        "JM101" if text else "JM001", node, f"torch.device.{node.attr}",
+        f".{node.attr} -> .{name}" + (f": {text}" if text else ""),
+    )  # fmt: skip
+
+
+def _compared(parent: ast.AST | None, node: ast.expr) -> list[ast.Constant] | None:
+    """The literal names of platforms that `node` is compared with; None when that is not all that is done with it."""
+    if not isinstance(parent, ast.Compare) or len(parent.ops) != 1:
+        return None
+    other = parent.comparators[0] if parent.left is node else parent.left
+    if isinstance(parent.ops[0], (ast.In, ast.NotIn)) and isinstance(other, (ast.Tuple, ast.List, ast.Set)):
+        names = other.elts
+    elif isinstance(parent.ops[0], (ast.Eq, ast.NotEq)):
+        names = [other]
+    else:
+        return None
+    literal = [n for n in names if isinstance(n, ast.Constant) and n.value in (*PLATFORMS, "cpu")]
+    return literal if len(literal) == len(names) else None
 
 
 # -- strings that name a device ---------------------------------------------------------------------------------------

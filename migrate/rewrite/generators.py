@@ -33,13 +33,20 @@ def plan_generators(plan: Plan) -> None:
         if node in plan.taken:
             continue
         used = generator_argument(node)
-        if used is not None and (plan.unit.resolve(node.func) or "").startswith("torch."):
+        if used is not None and _draws(plan, node):
             local = isinstance(used, ast.Name) and used.id in made and used.id not in shared
             if not local or tree.function(made[used.id]) is not tree.function(node):  # type: ignore[attr-defined]
                 plan.taken.update((node, node.func))
                 plan.found("JM203", node, "torch.Generator", "the generator comes from elsewhere: its state is shared",
                            advice="Pass a key and split it here.")  # fmt: skip
         _reseed(plan, node, made, shared)
+
+
+def _draws(plan: Plan, call: ast.Call) -> bool:
+    """Whether a call draws with its generator; a sampler keeps a seed of its own instead."""
+    dotted = plan.unit.resolve(call.func) or ""
+    row = plan.unit.book.find(dotted)
+    return dotted.startswith("torch.") and (row is None or "generator" not in row.drop)
 
 
 def _plain(plan: Plan, stmt: ast.Assign) -> bool:

@@ -126,7 +126,7 @@ def is_device_position(unit: Unit, node: ast.expr) -> bool:
         return parent.arg == "device" and _is_torch_call(unit, unit.tree.parents.get(parent))
     if not isinstance(parent, ast.Call) or node not in parent.args:
         return False
-    if unit.resolve(parent.func) == "torch.device":
+    if unit.resolve(parent.func) in ("torch.device", "torch.set_default_device"):
         return True
     func = parent.func
     if not isinstance(func, ast.Attribute) or func.attr not in ("to", "cuda"):

@@ -37,6 +37,7 @@ KEYS = frozenset(
         "kind",
         "cases",
         "numeric",
+        "stars",
         "why",
     ]
 )

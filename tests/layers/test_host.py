@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import namedtuple
 
 import einops.layers.torch
@@ -17,6 +18,7 @@ from torch.utils import data as torch_data
 
 from jaxmigrate.layers.library import data, einops_layers, optim, random
 
+LOADER = inspect.signature(data.DataLoader).parameters
 PAIR = namedtuple("PAIR", "x y")
 
 
@@ -26,6 +28,78 @@ class Squares(data.Dataset):
 
     def __getitem__(self, i):
         return {"x": np.full(3, i, np.float32), "pair": (i, float(i) ** 2), "named": PAIR(i, [i]), "name": str(i)}
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize("count", [6, 7])
+def test_samplers_without_chance_give_torchs_indices(count, drop_last):
+    for module, batches in ((torch_data, []), (data, [])):
+        order = module.SequentialSampler(range(count))
+        sampler = module.BatchSampler(order, 3, drop_last)
+        batches += [len(sampler), *sampler]
+        assert batches == [
+            len(torch_data.BatchSampler(range(count), 3, drop_last)),
+            *torch_data.BatchSampler(range(count), 3, drop_last),
+        ]
+    for rank in range(4):
+        options = {"num_replicas": 4, "rank": rank, "shuffle": False, "drop_last": drop_last}
+        theirs = torch_data.distributed.DistributedSampler(range(count), **options)
+        ours = data.DistributedSampler(range(count), **options)
+        assert (len(ours), list(ours)) == (len(theirs), list(theirs))
+
+
+def test_distributed_sampler_shares_a_shuffled_order():
+    parts = [data.DistributedSampler(range(10), 2, rank) for rank in (0, 1)]
+    assert sorted([*parts[0], *parts[1]]) == list(range(10)) and list(parts[0]) == list(parts[0])
+    before = list(parts[0])
+    parts[0].set_epoch(1)
+    assert list(parts[0]) != before
+    with pytest.raises(ValueError, match="rank 2"):
+        data.DistributedSampler(range(10), 2, 2)
+
+
+def test_random_samplers():
+    sampler = data.RandomSampler(range(20))
+    first, second = list(sampler), list(sampler)
+    assert sorted(first) == sorted(second) == list(range(20)) and first != second
+    assert len(list(data.RandomSampler(range(4), num_samples=10))) == 10
+    drawn = list(data.RandomSampler(range(5), replacement=True, num_samples=1000))
+    assert set(drawn) == set(range(5)) and min(np.bincount(drawn)) > 150
+    assert sorted(data.SubsetRandomSampler([3, 1, 7])) == [1, 3, 7]
+    weighted = np.bincount(list(data.WeightedRandomSampler([1.0, 3.0, 0.0], 4000)), minlength=3)
+    assert weighted[2] == 0 and abs(weighted[1] / 4000 - 0.75) < 0.03
+    assert sorted(data.WeightedRandomSampler([1.0, 3.0], 2, replacement=False)) == [0, 1]
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_loader_with_samplers_and_iterables(drop_last):
+    class Numbers:
+        def __iter__(self):
+            return iter([1.0, 2.0, 3.0, 4.0, 5.0])
+
+    class Theirs(Numbers, torch_data.IterableDataset):
+        pass
+
+    class Ours(Numbers, data.IterableDataset):
+        pass
+
+    x = np.arange(7)
+    options = {"batch_size": 2, "drop_last": drop_last, "num_workers": 0, "pin_memory": False}
+    pairs = [
+        (torch_data.DataLoader(Theirs(), **options), data.DataLoader(Ours(), **options)),
+        (torch_data.DataLoader(x, sampler=[4, 0, 2], **options), data.DataLoader(x, sampler=[4, 0, 2], **options)),
+        (torch_data.DataLoader(x, batch_sampler=[[4, 0], [2]]), data.DataLoader(x, batch_sampler=[[4, 0], [2]])),
+    ]
+    for number, (theirs, ours) in enumerate(pairs):
+        assert number == 0 or len(ours) == len(theirs)
+        for want, got in zip(theirs, ours, strict=True):
+            np.testing.assert_array_equal(got, want.numpy())
+
+
+def test_loader_has_torchs_parameters():
+    """What `DataLoader(dataset, **options)` passes on."""
+    theirs = [p for p in inspect.signature(torch_data.DataLoader).parameters if p in LOADER]
+    assert list(inspect.signature(data.DataLoader).parameters)[:-1] == theirs
 
 
 @pytest.mark.parametrize("options", [{}, {"batch_size": 3}, {"batch_size": 3, "drop_last": True}, {"batch_size": 9}])
