@@ -1,11 +1,12 @@
 """The optimizer and schedule rows: each case's optax text against the torch call it stands for.
 
 Optimizers take 20 steps on a tanh network under both frameworks; schedules are followed for 40 steps. The texts on the
-right of the cases are what the templates must give, which the tests of the rules check.
+right of the cases are what the converter writes, which `test_text` checks.
 """
 
 from __future__ import annotations
 
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,11 @@ import numpy as np
 import optax
 import pytest
 import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
+from converted import convert
+
+from jaxmigrate.layers.library import optim
 
 RULES = Path(__file__).parent.parent / "rules" / "optim"
 TOLERANCE = 1e-5
@@ -57,7 +63,7 @@ def under_torch(text: str, steps: int) -> list[np.ndarray]:
 
 def under_optax(text: str, steps: int) -> list[np.ndarray]:
     weights, x, y = start()
-    tx = eval(text, {"optax": optax, "jnp": jnp})
+    tx = eval(text, {"optax": optax, "jnp": jnp} | vars(optim))
 
     def loss_fn(params: list[jax.Array]) -> jax.Array:
         a, b, c, d = params
@@ -75,7 +81,56 @@ def under_optax(text: str, steps: int) -> list[np.ndarray]:
     return [np.asarray(p) for p in params]
 
 
+PROGRAM = """
+import torch
+from torch import nn
+
+def train(x: torch.Tensor, y: torch.Tensor):
+    model = nn.Linear(3, 2)
+    optimizer = {}
+    for _ in range(10):
+        optimizer.zero_grad()
+        loss = ((model(x) - y) ** 2).mean()
+        loss.backward()
+        optimizer.step()
+    return loss
+"""
+
+
 @pytest.mark.parametrize(("before", "after"), cases("optimizers.toml"))
+def test_text(before: str, after: str) -> None:
+    converted = convert(PROGRAM.format(before.replace("params", "model.parameters()", 1)))
+    assert not converted.left
+    assert f"tx = {after}" in converted.text
+
+
+@pytest.mark.parametrize("before", ["LBFGS(params)", "SparseAdam(params)", "Adam(params, amsgrad=flag)"])
+def test_left(before: str) -> None:
+    converted = convert(PROGRAM.format("torch.optim." + before.replace("params", "model.parameters()")))
+    assert len([text for text in converted.left if "torch.optim" in text]) >= 1
+    assert "optimizer = torch.optim" in converted.text
+
+
+def test_muon() -> None:
+    """Matrices only; the iteration runs in bfloat16 in both."""
+    rng = np.random.default_rng(0)
+    start = rng.normal(size=(6, 4)).astype(np.float32)
+    grads = rng.normal(size=(10, 6, 4)).astype(np.float32)
+    weight = torch.nn.Parameter(torch.tensor(start))
+    optimizer = torch.optim.Muon([weight], lr=0.01)
+    tx = optim.muon(0.01, weight_decay=0.1)
+    ours = jnp.asarray(start)
+    state = tx.init(ours)
+    for grad in grads:
+        weight.grad = torch.tensor(grad)
+        optimizer.step()
+        updates, state = tx.update(jnp.asarray(grad), state, ours)
+        ours = optax.apply_updates(ours, updates)
+    np.testing.assert_allclose(ours, weight.detach().numpy(), rtol=0, atol=2e-3)
+    assert np.abs(ours - start).max() > 5e-2
+
+
+@pytest.mark.parametrize(("before", "after"), [c for c in cases("optimizers.toml") if "Muon" not in c.id])
 def test_twenty_steps(before: str, after: str) -> None:
     ours, theirs = under_optax(after, 20), under_torch(before, 20)
     moved = max(np.abs(t - w).max() for t, w in zip(theirs, start()[0], strict=True))
@@ -98,7 +153,7 @@ def rates(text: str, steps: int, **names: Any) -> list[float]:
 
 @pytest.mark.parametrize(("before", "after"), cases("schedulers.toml"))
 def test_forty_rates(before: str, after: str) -> None:
-    schedule = eval(after, {"optax": optax, "jnp": jnp})
+    schedule = eval(after, {"optax": optax, "jnp": jnp} | vars(optim))
     np.testing.assert_allclose([float(schedule(t)) for t in range(40)], rates(before, 40), rtol=0, atol=1e-7)
 
 

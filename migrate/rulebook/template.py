@@ -1,7 +1,7 @@
 """Templates: the target side of a row.
 
-`{dim}` inserts an argument's text, `[, axis={dim}]` vanishes when its arguments were not given, `{size:tuple}` shapes
-the argument. A template is parsed once with LibCST, which tells where each hole stands: how tightly its text must bind,
+`{dim}` inserts an argument's text, `[, axis={dim}]` vanishes when its arguments were not given (and loses its comma
+where it comes first), `{size:tuple}` shapes the argument. A template is parsed once with LibCST, which tells where each hole stands: how tightly its text must bind,
 and whether it is inside brackets (then the text may span lines).
 """
 
@@ -65,7 +65,7 @@ class Template:
     @cached_property
     def free_names(self) -> frozenset[str]:
         """Names that the template itself reads: modules (`jnp`) and layer-library names."""
-        full = _GROUP.sub(lambda m: m.group(1), self.text)
+        full = _GROUP.sub(lambda m: m.group(1), self.text).replace("(, ", "(")
         tree = ast.parse(_HOLE.sub("__hole__", full).strip(), mode="eval")
         stored = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
         stored |= {a.arg for n in ast.walk(tree) if isinstance(n, ast.Lambda) for a in n.args.args}
@@ -77,7 +77,7 @@ class Template:
         chosen = frozenset(n for g in self.groups if g <= present for n in g)
         if chosen not in self._forms:
             text = _GROUP.sub(lambda m: m.group(1) if _holes(m.group(1)) <= chosen else "", self.text)
-            self._forms[chosen] = _compile(text)
+            self._forms[chosen] = _compile(text.replace("(, ", "("))
         return self._forms[chosen]
 
 

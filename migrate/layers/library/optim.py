@@ -5,6 +5,7 @@ import math
 import jax
 import jax.numpy as jnp
 import optax
+from flax import nnx
 
 
 def clip_grad_norm(grads, max_norm):
@@ -16,6 +17,9 @@ def clip_grad_norm(grads, max_norm):
 
 def trace_with_dampening(momentum, dampening, nesterov=False):
     """Momentum of SGD with dampening: the first step stores g, later ones momentum * buffer + (1 - dampening) * g."""
+
+    if not momentum:
+        return optax.identity()
 
     def init(params):
         return jnp.zeros((), jnp.int32), optax.tree.zeros_like(params)
@@ -102,7 +106,7 @@ def scale_by_radam(b1=0.9, b2=0.999, eps=1e-8):
         count = count + 1
         m = jax.tree.map(lambda m, g: b1 * m + (1 - b1) * g, m, grads)
         v = jax.tree.map(lambda v, g: b2 * v + (1 - b2) * g * g, v, grads)
-        c1, c2 = 1 - b1**count, 1 - b2**count
+        c1, c2 = 1 - b1**count, -jnp.expm1(count * math.log(b2))  # rho is a difference of near equals
         rho = rho_inf - 2 * count * b2**count / c2
         safe = jnp.maximum(rho, 5.0)
         rect = jnp.sqrt((safe - 4) * (safe - 2) * rho_inf / ((rho_inf - 4) * (rho_inf - 2) * safe))
@@ -182,6 +186,58 @@ def adafactor(learning_rate=1e-2, beta2_decay=-0.8, eps=(None, 1e-3), d=1.0, wei
 
 def _mean_square(x, axis):
     return jnp.square(x).mean(axis, keepdims=True) if x.ndim > 1 else jnp.square(x)
+
+
+def muon(
+    learning_rate=1e-3,
+    weight_decay=0.1,
+    momentum=0.95,
+    nesterov=True,
+    ns_coefficients=(3.4445, -4.775, 2.0315),
+    eps=1e-7,
+    ns_steps=5,
+    adjust_lr_fn=None,
+):
+    """Muon for matrices: momentum, made orthogonal by Newton-Schulz steps in bfloat16 (Jordan et al., 2024)."""
+    a, b, c = ns_coefficients
+
+    def product(scale, x, y, bias):
+        dot = jnp.matmul(x, y, preferred_element_type=jnp.float32)
+        return (bias.astype(jnp.float32) + scale * dot).astype(jnp.bfloat16)
+
+    def orthogonal(g):
+        tall = g.shape[0] > g.shape[1]
+        x = (g.T if tall else g).astype(jnp.bfloat16)
+        norm = jnp.sqrt(jnp.sum(jnp.square(x.astype(jnp.float32)))).astype(jnp.bfloat16)
+        x = x / jnp.maximum(norm, eps).astype(jnp.bfloat16)
+        for _ in range(ns_steps):
+            gram = x @ x.T
+            x = product(1.0, product(c, gram, gram, b * gram.astype(jnp.float32)), x, a * x.astype(jnp.float32))
+        return (x.T if tall else x).astype(g.dtype)
+
+    def ratio(rows, columns):
+        if adjust_lr_fn == "match_rms_adamw":
+            return 0.2 * math.sqrt(max(rows, columns))
+        return math.sqrt(max(1, rows / columns))
+
+    def update(grads, buffer, params):
+        buffer = jax.tree.map(lambda m, g: m + (1 - momentum) * (g - m), buffer, grads)
+        ahead = jax.tree.map(lambda m, g: g + momentum * (m - g), buffer, grads) if nesterov else buffer
+
+        def leaf(u, p):
+            return -learning_rate * weight_decay * p - learning_rate * ratio(*p.shape) * orthogonal(u)
+
+        return jax.tree.map(leaf, ahead, params), buffer
+
+    return optax.GradientTransformation(optax.tree.zeros_like, update)
+
+
+def label_parameters(model, **groups):
+    """The name of the group that holds each parameter, "frozen" for the others: labels for optax.partition."""
+    names = {id(p): name for name, group in groups.items() for p in group}
+    variables = jax.tree.leaves(nnx.state(model, nnx.Param), is_leaf=lambda x: isinstance(x, nnx.Variable))
+    labels = [names.get(id(v), "frozen") for v in variables]
+    return lambda params: jax.tree.unflatten(jax.tree.structure(params), labels)
 
 
 def cosine_annealing_schedule(init_value, T_max, eta_min=0.0):

@@ -12,11 +12,12 @@ from .idle import is_idle, plan_idle
 from .loops import fresh, plan_step
 from .methods import plan_freezing, plan_methods
 from .modes import plan_modes
-from .optimizers import OptimizerCall, Optimizers, find_optimizers, optax_text
+from .optimizers import OptimizerCall, Optimizers, find_optimizers
 from .rates import injected, plan_schedule, schedule_text
 from .roles import NotPlain, is_optimizer
 from .schedules import Schedule, find_schedules
 from .steps import Step, backward_calls, read_step
+from .transforms import optax_text
 
 __all__ = ["plan_training"]
 
@@ -126,9 +127,11 @@ def _construct(plan: Plan, made: OptimizerCall, names: tuple[str, str] | None, s
     stmt = plan.unit.tree.parents[made.call]
     plan.taken |= {made.call, made.call.func} | _parameter_nodes(made)
     if schedule is None:
-        text = optax_text(made.found, "")
+        text = optax_text(plan, made.found)
+    elif schedule.per_step and made.found.takes_schedule:
+        text = optax_text(plan, made.found, schedule.name)
     else:
-        text = optax_text(made.found, schedule.name) if schedule.per_step else injected(made)
+        text = injected(plan, made, schedule.name if schedule.per_step else "")
     params = f"nnx.state({made.model}, nnx.Param)" if made.model else _tuple(made.arrays)
 
     def statement(writer: Writer) -> list[str]:
@@ -137,7 +140,7 @@ def _construct(plan: Plan, made: OptimizerCall, names: tuple[str, str] | None, s
         return [f"{names[0]} = {text(writer)}", f"{names[1]} = {names[0]}.init({params})"]
 
     if schedule is not None and schedule.per_step:
-        rate = schedule_text(schedule)
+        rate = schedule_text(plan, schedule)
         assert isinstance(stmt, ast.stmt)
         plan.lines[stmt] = lambda _: []
         plan.lines[schedule.stmt] = lambda writer: [f"{schedule.name} = {rate(writer)}", *statement(writer)]
@@ -153,12 +156,7 @@ def _construct(plan: Plan, made: OptimizerCall, names: tuple[str, str] | None, s
 def _report(plan: Plan, made: OptimizerCall, names: tuple[str, str] | None) -> None:
     assert made.found is not None
     target = "optax" if names else "nnx.Optimizer around optax"
-    decay = made.found.arguments.named.get("weight_decay")
-    default = (
-        made.found.signature.by_name["weight_decay"].default if "weight_decay" in made.found.signature.by_name else "0"
-    )
-    decays = default != "0" if decay is None else not (isinstance(decay, ast.Constant) and not decay.value)
-    if decays:
+    if made.found.decays:
         text = "a parameter that the loss does not use is decayed too; torch leaves it alone"
         plan.found("JM101", made.call, made.name, f"{made.name} -> {target}: {text}")
     else:

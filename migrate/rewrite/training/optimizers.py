@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from ...read.unit import Unit
 from ...rulebook.signature import Mismatch, bind
-from ...rulebook.template import Hole
-from ..match import Match, Refusal, choose
+from ..match import Refusal
 from ..plan import Plan, Whole
-from ..writer import Writer
+from .transforms import Transform, read_transform
 
 Key = tuple[ast.AST, str]
 _SHARING = frozenset(
@@ -45,7 +43,7 @@ class OptimizerCall:
     name: str
     target: str
     key: Key
-    found: Match | None
+    found: Transform | None
     lr: ast.expr | str
     model: str = ""
     arrays: tuple[str, ...] = ()
@@ -107,11 +105,10 @@ def _read(plan: Plan, optimizers: Optimizers, call: ast.Call, dotted: str) -> Op
         code = {"star": "JM207", "missing": "JM203"}.get(arguments.reason, "JM202")
         return replace(made, problem=f"{arguments.detail or 'starred'} is not understood", code=code)
     params = arguments.named.pop("params")
-    found = choose(row, row.signature, arguments, unit)
+    found = read_transform(row, arguments, unit)
     if isinstance(found, Refusal):
         return replace(made, problem=found.message, code=found.code, advice=found.advice)
-    default = row.signature.by_name["lr"].default or ""
-    made = replace(made, found=found, lr=arguments.named.get("lr", default))
+    made = replace(made, found=found, lr=found.lr)
     model, arrays, problem = _parameters(unit, params)
     return replace(made, model=model, arrays=arrays, problem=problem)
 
@@ -214,26 +211,3 @@ def unmark_leaf(plan: Plan, near: ast.stmt, name: str) -> None:
         plan.whole[made] = Whole(lambda w: w.text(value), 15, (value,))
         plan.taken |= {made, made.func}
         plan.found("JM002", made, "torch.Tensor.requires_grad_", "the gradient function says what is differentiated")
-
-
-def optax_text(found: Match, lr: str) -> Callable[[Writer], str]:
-    """The optax expression of a match, with `lr` in the place of the learning rate ("": the argument's own text)."""
-
-    def build(writer: Writer) -> str:
-        return "".join(p if isinstance(p, str) else _hole(p, found, lr, writer) for p in found.form.pieces)
-
-    return build
-
-
-def _hole(hole: Hole, found: Match, lr: str, writer: Writer) -> str:
-    if hole.name == "lr" and lr:
-        return lr
-    node = found.arguments.named.get(hole.name)
-    if node is None:
-        return found.signature.by_name[hole.name].default or ""
-    if hole.filter.isdigit():
-        index = int(hole.filter)
-        if isinstance(node, (ast.Tuple, ast.List)):
-            return writer.at_level(node.elts[index], hole.level, hole.enclosed)
-        return f"{writer.at_level(node, 15)}[{index}]"
-    return writer.at_level(node, hole.level, hole.enclosed)

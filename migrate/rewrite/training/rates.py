@@ -8,32 +8,33 @@ from collections.abc import Callable
 from ..plan import Plan, Whole
 from ..writer import Writer
 from .flow import uses
-from .optimizers import OptimizerCall, optax_text
+from .optimizers import OptimizerCall
 from .schedules import HEAD, Schedule
+from .transforms import form_text, optax_text
 
 STARTS_AT_LR = frozenset(
     ("StepLR", "MultiStepLR", "ExponentialLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "PolynomialLR")
 )
 
 
-def schedule_text(schedule: Schedule) -> Callable[[Writer], str]:
+def schedule_text(plan: Plan, schedule: Schedule) -> Callable[[Writer], str]:
     """The optax schedule, a function of the number of scheduler steps so far."""
     made, found = schedule.made, schedule.found
 
     def build(writer: Writer) -> str:
         lr = made.lr if isinstance(made.lr, str) else writer.at_level(made.lr, 12)
-        return optax_text(found, lr)(writer)
+        return form_text(plan, found, {"lr": lr}, writer)
 
     return build
 
 
-def injected(made: OptimizerCall) -> Callable[[Writer], str]:
-    """The transformation with its learning rate in the state, where it can be set."""
+def injected(plan: Plan, made: OptimizerCall, schedule: str = "") -> Callable[[Writer], str]:
+    """The transformation with its learning rate in the state, where it can be set; or as `schedule` has it."""
 
     def build(writer: Writer) -> str:
         assert made.found is not None
-        rate = made.lr if isinstance(made.lr, str) else writer.at_level(made.lr, 1)
-        text = optax_text(made.found, "learning_rate")(writer)
+        rate = schedule or (made.lr if isinstance(made.lr, str) else writer.at_level(made.lr, 1))
+        text = optax_text(plan, made.found, "learning_rate")(writer)
         bare = text.removesuffix("(learning_rate)")
         inner = bare if bare.replace(".", "").isidentifier() else f"lambda learning_rate: {text}"
         return f"optax.inject_hyperparams({inner})(learning_rate={rate})"
@@ -62,7 +63,7 @@ def plan_schedule(plan: Plan, schedule: Schedule, explicit: tuple[str, str] | No
     if idle:
         _count_only(plan, schedule)
         return
-    text = schedule_text(schedule)
+    text = schedule_text(plan, schedule)
     counter = _counter(plan, schedule)
     first = [f"{counter[0]} = 0"] if counter[1] else []
     start = [] if schedule.dotted.removeprefix(HEAD) in STARTS_AT_LR else [_set_rate(schedule, explicit, "0")]
@@ -80,7 +81,7 @@ def plan_schedule(plan: Plan, schedule: Schedule, explicit: tuple[str, str] | No
 
 def _count_only(plan: Plan, schedule: Schedule) -> None:
     """The rates themselves, by the number of steps so far."""
-    text, count = schedule_text(schedule), f"{schedule.name}_steps"
+    text, count = schedule_text(plan, schedule), f"{schedule.name}_steps"
     plan.lines[schedule.stmt] = lambda writer: [f"{schedule.name} = {text(writer)}", f"{count} = 0"]
     for stmt in schedule.steps:
         plan.lines[stmt] = lambda _: [f"{count} += 1"]
