@@ -310,22 +310,55 @@ ZERO, LOSS, BACK, STEP = "opt.zero_grad()", "loss = criterion(model(x), y)", "lo
 BLOCK = "\n            "
 REFUSED = {
     "no zero_grad": [LOSS, BACK, STEP],
-    "step() is conditional": [LOSS, BACK, f"if i % 2 == 0:{BLOCK}opt.step(){BLOCK}opt.zero_grad()"],
-    "retain_graph": [ZERO, LOSS, "loss.backward(retain_graph=True)", STEP],
-    "several backward": [ZERO, "criterion(model(x), y).backward()", "criterion(model(x), y).backward()", STEP],
     "has effects": [ZERO, "out = model(x)", "print(out.shape)", "loss = criterion(out, y)", BACK, STEP],
     "changes an object": [ZERO, "out = model(x)", "out_list[0] = out", "loss = criterion(out, y)", BACK, STEP],
     "may touch the gradients": [ZERO, LOSS, BACK, "show(model)", STEP],
     "`p.grad`": [ZERO, LOSS, BACK, STEP, "print([p.grad for p in model.parameters()])"],
-    "GradScaler": [ZERO, LOSS, "scaler.scale(loss).backward()", STEP],
     "closure": [ZERO, LOSS, BACK, "opt.step(lambda: loss)"],
     "needs a number": [ZERO, "out = model(x)", "k = float(out.sum())", "loss = criterion(out, y) * k", BACK, STEP],
-    "under torch.autocast": [ZERO, f"with torch.autocast('cpu'):{BLOCK}{LOSS}", BACK, STEP],
-    "between backward() and step()": [LOSS, BACK, ZERO, STEP],
+    "under torch.profiler": [ZERO, f"with torch.profiler.profile():{BLOCK}{LOSS}", BACK, STEP],
     "clips other gradients": [ZERO, LOSS, BACK, "nn.utils.clip_grad_norm_(model.last.parameters(), 1.0)", STEP],
-    "another norm": [ZERO, LOSS, BACK, "nn.utils.clip_grad_norm_(model.parameters(), 1.0, norm_type=1)", STEP],
+    "another norm": [ZERO, LOSS, BACK, "nn.utils.clip_grad_norm_(model.parameters(), 1.0, norm_type=3)", STEP],
+    "before they are set to zero": [LOSS, BACK, ZERO, STEP],
     "does not depend on": [ZERO, "loss = criterion(x, y)", BACK, STEP],
 }
+
+
+ACCUMULATE = f"if i % 3 == 2:{BLOCK}opt.step(){BLOCK}opt.zero_grad()"
+CONVERTED = {
+    "accumulation": [LOSS, BACK, ACCUMULATE],
+    "accumulation, zero before": [f"if i % 2 == 0:{BLOCK}opt.zero_grad()", LOSS, BACK, f"if i % 2:{BLOCK}opt.step()"],
+    "graph kept": [ZERO, LOSS, "loss.backward(retain_graph=True)", STEP],
+    "two backward": [ZERO, LOSS, BACK, "more = torch.mean(model(x) ** 2)",
+                     "more.backward()", "loss = loss + more", STEP],
+    "losses summed": [ZERO, "out = model(x)", "loss = criterion(out, y)", "more = torch.mean(out**2)",
+                      "loss.backward(retain_graph=True)", "more.backward()", "loss = loss + more", STEP],
+    "bare losses": [ZERO, "criterion(model(x), y).backward()", "torch.mean(model(x) ** 2).backward()", STEP, LOSS],
+    "1-norm": [ZERO, LOSS, BACK, "n = nn.utils.clip_grad_norm_(model.parameters(), 1.0, norm_type=1)", STEP,
+               "loss = n"],
+    "largest": [ZERO, LOSS, BACK, "nn.utils.clip_grad_norm_(model.parameters(), 0.1, float('inf'))", STEP],
+    "value": [ZERO, LOSS, BACK, "nn.utils.clip_grad_value_(model.parameters(), 0.02)", STEP],
+    "sometimes": [ZERO, LOSS, f"if i % 2:{BLOCK}loss.backward()", STEP],
+    "autocast": [ZERO, f"with torch.autocast('cpu', enabled=False):{BLOCK}{LOSS}", BACK, STEP],
+    "scaler": ["scaler = torch.amp.GradScaler('cpu', enabled=False)", ZERO, LOSS, "scaler.scale(loss).backward()",
+               "scaler.unscale_(opt)", "nn.utils.clip_grad_norm_(model.parameters(), 0.1)", "scaler.step(opt)",
+               "scaler.update()"],
+    "skipped": [ZERO, LOSS, f"if i == 2:{BLOCK}continue", BACK, STEP],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", CONVERTED)
+def test_forms(form: str, tmp_path: Path) -> None:
+    """The forms of a loop: the same losses and weights, with momentum, so that a step without gradients shows."""
+    loop = LOOP.replace("lr=0.1", "lr=0.1, momentum=0.9").replace("out_list = []", "out_list = []\n    opt.zero_grad()")
+    body = "\n        ".join([*CONVERTED[form], "out_list.append(loss.item())"]).replace("print", "str")
+    source = HEAD + loop.replace("BODY", body) + "    return out_list\n"
+    _, theirs, ours, model, twin = both(source, tmp_path)
+    xs, ys = data(7)
+    start = arrays(model.state_dict())
+    want = theirs.fit(model, torch.tensor(xs), torch.tensor(ys))
+    close(ours.fit(twin, jnp.asarray(xs), jnp.asarray(ys)), want)
+    same_weights(twin, model, start)
 
 
 @pytest.mark.parametrize("reason", REFUSED)

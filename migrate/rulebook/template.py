@@ -1,8 +1,8 @@
 """Templates: the target side of a row.
 
 `{dim}` inserts an argument's text, `[, axis={dim}]` vanishes when its arguments were not given (and loses its comma
-where it comes first), `{size:tuple}` shapes the argument. A template is parsed once with LibCST, which tells where each hole stands: how tightly its text must bind,
-and whether it is inside brackets (then the text may span lines).
+where it comes first), `{size:tuple}` shapes the argument. A template is parsed once with LibCST, which tells where each
+hole stands: how tightly its text must bind, and whether it is inside brackets (then the text may span lines).
 """
 
 from __future__ import annotations

@@ -240,6 +240,23 @@ def label_parameters(model, **groups):
     return lambda params: jax.tree.unflatten(jax.tree.structure(params), labels)
 
 
+def module_vjp(forward, module):
+    """forward(module), and a function from the gradient of that value to the gradients of the module's parameters.
+
+    The rest of the module's state (running averages, random streams) moves on once, as in a plain call.
+    """
+    graphdef, params, rest = nnx.split(module, nnx.Param, ...)
+
+    def pure(params):
+        module = nnx.merge(graphdef, params, jax.tree.map(lambda x: x, rest))  # variables of this trace
+        value = forward(module)
+        return value, nnx.state(module, nnx.Not(nnx.Param))
+
+    value, pull_back, rest_after = jax.vjp(pure, params, has_aux=True)
+    nnx.update(module, rest_after)
+    return value, lambda grad: pull_back(grad)[0]
+
+
 def cosine_annealing_schedule(init_value, T_max, eta_min=0.0):
     """CosineAnnealingLR: from init_value to eta_min in T_max steps, and up again after that."""
     return lambda step: eta_min + (init_value - eta_min) * (1 + jnp.cos(jnp.pi * step / T_max)) / 2

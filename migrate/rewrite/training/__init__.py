@@ -9,66 +9,77 @@ from ..plan import Plan, Whole
 from ..writer import Writer
 from .gradients import plan_gradient
 from .idle import is_idle, plan_idle
-from .loops import fresh, plan_step
+from .loops import fresh, parameters_text, plan_routine
 from .methods import plan_freezing, plan_methods
 from .modes import plan_modes
 from .optimizers import OptimizerCall, Optimizers, find_optimizers
-from .rates import injected, plan_schedule, schedule_text
-from .roles import NotPlain, is_optimizer
+from .rates import injected, plan_schedule, schedule_text, settings_text
+from .reader import Reader
+from .roles import NotPlain, function_of, is_optimizer
+from .scaling import plan_scaling
 from .schedules import Schedule, find_schedules
-from .steps import Step, backward_calls, read_step
-from .transforms import optax_text
+from .steps import Routine, Update, backward_calls
 
 __all__ = ["plan_training"]
 
 
 def plan_training(plan: Plan) -> None:
-    """Training steps of the plain form, their optimizers and schedules, `no_grad`, and methods of modules."""
+    """Training code, its optimizers and schedules, `no_grad`, and methods of modules."""
     optimizers = find_optimizers(plan)
-    steps, failed = _steps(plan, optimizers)
-    schedules = find_schedules(plan, optimizers, steps)
+    routines, failed = _routines(plan, optimizers)
+    updates = [u for r in routines for u in r.updates]
+    schedules = find_schedules(plan, optimizers, updates)
     explicit: dict[int, tuple[str, str] | None] = {}
     for made in optimizers.calls:
         schedule = next((s for s in schedules if s.made is made), None)
-        explicit[id(made)] = _optimizer(plan, optimizers, made, steps, schedule)
-    for step in steps:
-        plan_step(plan, step, explicit.get(id(step.made)) if step.made is not None else None)
+        explicit[id(made)] = _optimizer(plan, optimizers, made, routines, schedule)
+    for routine in routines:
+        names = {u.stmt: explicit.get(id(u.made)) for u in routine.updates if u.made is not None}
+        plan_routine(plan, routine, names)
     for schedule in schedules:
         plan_schedule(plan, schedule, explicit.get(id(schedule.made)), idle=is_idle(plan, schedule.made, schedule))
-    plan_modes(plan, steps)
+    if not failed:
+        plan_scaling(plan)
+    plan_modes(plan, routines)
     plan_methods(plan)
     plan_freezing(plan)
     _leave(plan, failed)
-    _other_uses(plan, steps, failed)
+    _other_uses(plan, updates, failed)
 
 
-def _steps(plan: Plan, optimizers: Optimizers) -> tuple[list[Step], dict[ast.Call, str]]:
-    """The steps of the plain form, and the backward calls that are not part of one with the reason."""
-    steps: list[Step] = []
+def _routines(plan: Plan, optimizers: Optimizers) -> tuple[list[Routine], dict[ast.Call, str]]:
+    """The training code of all functions, and the backward calls that are part of none with the reason."""
+    functions = dict.fromkeys(function_of(plan.unit, call) for call in backward_calls(plan.unit))
+    routines: list[Routine] = []
     failed: dict[ast.Call, str] = {}
-    for call in backward_calls(plan.unit):
-        try:
-            steps.append(read_step(plan, call, optimizers))
-        except NotPlain as problem:
+    for function in functions:
+        found, left = Reader(plan, function, optimizers).read()
+        routines += found
+        for call, reason in left.items():
             try:
                 plan_gradient(plan, call)
             except NotPlain as other:
-                bare = "no optimizer.step()" in str(problem) and "no optimizer.step()" not in str(other)
-                failed[call] = str(other if bare else problem)
-    schedules: list[Schedule] = []
+                bare = "no optimizer.step()" in reason and "no optimizer.step()" not in str(other)
+                failed[call] = str(other if bare else reason)
     kept = []
-    for step in steps:
-        alone = step.made is not None and _explicit(plan, optimizers, step.made, steps, schedules) is not None
-        if step.arrays and not alone:
-            assert isinstance(step.backward.value, ast.Call)
-            failed[step.backward.value] = "its tensors are used outside this scope"
-        else:
-            kept.append(step)
+    for routine in routines:
+        alone = all(
+            u.made is not None and _explicit(plan, optimizers, u.made, routines, []) is not None
+            for u in routine.updates
+            if u.source.arrays
+        )
+        if alone:
+            kept.append(routine)
+            continue
+        for one in routine.passes:
+            for stmt in one.stmts:
+                assert isinstance(stmt.value, ast.Call)
+                failed[stmt.value] = "its tensors are used outside this scope"
     return kept, failed
 
 
 def _optimizer(
-    plan: Plan, optimizers: Optimizers, made: OptimizerCall, steps: list[Step], schedule: Schedule | None
+    plan: Plan, optimizers: Optimizers, made: OptimizerCall, routines: list[Routine], schedule: Schedule | None
 ) -> tuple[str, str] | None:
     """Write one construction. Returns the names of transformation and state where those replace the optimizer."""
     names = None
@@ -77,9 +88,11 @@ def _optimizer(
         plan_idle(plan, made)
         return None
     if not problem:
-        names = _explicit(plan, optimizers, made, steps, [schedule] if schedule is not None else [])
+        names = _explicit(plan, optimizers, made, routines, [schedule] if schedule is not None else [])
         if made.arrays and names is None:
             problem = "single tensors are only converted together with their training step"
+        if made.groups and names is None and not isinstance(plan.unit.tree.parents[made.call], ast.Assign):
+            problem = "parameter groups are only converted where the optimizer is assigned to a name"
     if problem:
         plan.found(code, made.call, made.name, f"{made.name}: {problem}", advice=made.advice)
         plan.taken |= set(ast.walk(made.call))
@@ -89,7 +102,11 @@ def _optimizer(
 
 
 def _explicit(
-    plan: Plan, optimizers: Optimizers, made: OptimizerCall, steps: list[Step], schedules: Sequence[Schedule]
+    plan: Plan,
+    optimizers: Optimizers,
+    made: OptimizerCall,
+    routines: Sequence[Routine],
+    schedules: Sequence[Schedule],
 ) -> tuple[str, str] | None:
     """Names for transformation and state when every use of the optimizer is known and in one scope; else None."""
     unit = plan.unit
@@ -99,14 +116,14 @@ def _explicit(
     scope = unit.scopes.of.get(made.key[0])
     if scope is None or len(scope.bindings.get(made.target, ())) != 1 or scope.kind == "class":
         return None
-    mine = [s for s in steps if s.made is made]
-    known = {n for s in mine for part in (*s.zero, s.step) for n in ast.walk(part)}
+    mine = [(r, u) for r in routines for u in r.updates if u.made is made]
+    known = {n for r, u in mine for part in (*r.zeros, u.stmt) for n in ast.walk(part)}
     known |= {n for s in schedules for part in (s.call, *s.reads) for n in ast.walk(part)}
     for node in unit.tree.all(ast.Name):
         if node.id == made.target and node is not stmt.targets[0] and node not in known:
             if unit.scope(node).lookup(node.id) is scope and not _lone_zero(plan, node):
                 return None
-    if not mine or any(unit.scope(s.step) is not scope for s in mine):
+    if not mine or any(unit.scope(u.stmt) is not scope for _, u in mine):
         return None
     several = sum(1 for c in optimizers.calls if c.key[0] is made.key[0]) > 1
     suffix = f"_{made.target}" if several else ""
@@ -125,18 +142,19 @@ def _construct(plan: Plan, made: OptimizerCall, names: tuple[str, str] | None, s
     """`tx = …` and its state, or `nnx.Optimizer(model, …, wrt=nnx.Param)`; a schedule per step is the learning rate."""
     assert made.found is not None
     stmt = plan.unit.tree.parents[made.call]
-    plan.taken |= {made.call, made.call.func} | _parameter_nodes(made)
+    plan.taken |= {made.call, made.call.func} | _parameter_nodes(plan, made)
     if schedule is None:
-        text = optax_text(plan, made.found)
+        text = settings_text(plan, made)
     elif schedule.per_step and made.found.takes_schedule:
-        text = optax_text(plan, made.found, schedule.name)
+        text = settings_text(plan, made, schedule.name)
     else:
         text = injected(plan, made, schedule.name if schedule.per_step else "")
-    params = f"nnx.state({made.model}, nnx.Param)" if made.model else _tuple(made.arrays)
+    params = parameters_text(made.source)
+    models = _tuple(made.source.models) if made.source.models else ""
 
     def statement(writer: Writer) -> list[str]:
         if names is None:
-            return [f"{made.target} = nnx.Optimizer({made.model}, {text(writer)}, wrt=nnx.Param)"]
+            return [f"{made.target} = nnx.Optimizer({models}, {text(writer)}, wrt=nnx.Param)"]
         return [f"{names[0]} = {text(writer)}", f"{names[1]} = {names[0]}.init({params})"]
 
     if schedule is not None and schedule.per_step:
@@ -148,7 +166,7 @@ def _construct(plan: Plan, made: OptimizerCall, names: tuple[str, str] | None, s
         plan.lines[stmt] = statement
     else:
         plan.whole[made.call] = Whole(
-            lambda writer: f"nnx.Optimizer({made.model}, {text(writer)}, wrt=nnx.Param)", 15, (made.call,)
+            lambda writer: f"nnx.Optimizer({models}, {text(writer)}, wrt=nnx.Param)", 15, (made.call,)
         )
     _report(plan, made, names)
 
@@ -167,9 +185,13 @@ def _tuple(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"({', '.join(names)})"
 
 
-def _parameter_nodes(made: OptimizerCall) -> set[ast.AST]:
+def _parameter_nodes(plan: Plan, made: OptimizerCall) -> set[ast.AST]:
+    """What stands for the parameters in the source and is not written."""
     params = made.call.args[0] if made.call.args else next(k.value for k in made.call.keywords if k.arg == "params")
-    return set(ast.walk(params))
+    if not made.groups:
+        return set(ast.walk(params))
+    kept = {n for g in made.groups for n in ast.walk(g.params)}
+    return {n for n in ast.walk(params) if n not in kept}
 
 
 def _leave(plan: Plan, failed: dict[ast.Call, str]) -> None:
@@ -184,7 +206,7 @@ def _leave(plan: Plan, failed: dict[ast.Call, str]) -> None:
 _OF_OPTIMIZERS = frozenset(("param_groups", "state", "defaults", "zero_grad", "step"))
 
 
-def _other_uses(plan: Plan, steps: list[Step], failed: dict[ast.Call, str]) -> None:
+def _other_uses(plan: Plan, updates: list[Update], failed: dict[ast.Call, str]) -> None:
     """What else is done with an optimizer: a zero_grad goes with its optimizer's steps, the rest is left."""
     unit = plan.unit
     for node in unit.tree.all(ast.Attribute):
@@ -200,15 +222,15 @@ def _other_uses(plan: Plan, steps: list[Step], failed: dict[ast.Call, str]) -> N
                 advice="Set rates with optax.inject_hyperparams; optax keeps its state in a pytree.",
             )  # fmt: skip
         elif node.attr in ("zero_grad", "step") and isinstance(call, ast.Call) and call not in plan.taken:
-            _other_call(plan, call, node, steps, failed)
+            _other_call(plan, call, node, updates, failed)
 
 
 def _other_call(
-    plan: Plan, node: ast.Call, func: ast.Attribute, steps: list[Step], failed: dict[ast.Call, str]
+    plan: Plan, node: ast.Call, func: ast.Attribute, updates: list[Update], failed: dict[ast.Call, str]
 ) -> None:
     plan.taken |= {node, func}
     stmt = plan.unit.tree.parents[node]
-    same = [s for s in steps if ast.unparse(s.optimizer) == ast.unparse(func.value)]
+    same = [u for u in updates if ast.unparse(u.optimizer) == ast.unparse(func.value)]
     name = f"torch.optim.Optimizer.{func.attr}"
     if func.attr == "zero_grad" and isinstance(stmt, ast.Expr) and same and not failed:
         plan.lines[stmt] = lambda _: []

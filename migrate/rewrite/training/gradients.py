@@ -6,12 +6,14 @@ import ast
 from collections.abc import Sequence
 
 from ..plan import Plan, Whole
+from .clips import read_clip
 from .flow import block_of, root_name
-from .loops import Names, fresh, write_gradient
+from .loops import fresh, pass_names, plan_clip, write_pass
 from .optimizers import leaf_problem, unmark_leaf
 from .roles import NotPlain, function_of, is_model
-from .slices import find_region
-from .steps import Step, backward_arguments, check_clip, clip_call, is_backward
+from .slices import Place, find_region
+from .sources import Source
+from .steps import Pass, backward_arguments, is_backward
 
 
 def plan_gradient(plan: Plan, call: ast.Call) -> None:
@@ -27,19 +29,25 @@ def plan_gradient(plan: Plan, call: ast.Call) -> None:
     reads = _reads(plan, function, block, stmt)
     bases = {ast.unparse(r.value): r.value for r in reads}
     model, leaves = _sources(plan, list(bases.values()), block, stmt, function)
-    region = find_region(plan, block, stmt, call.func.value, function, model, leaves, ())
-    clips = tuple(s for s in block[block.index(stmt) + 1 :] if _clips(plan, s, model, leaves))
-    step = Step(function, block, stmt, call.func.value, model, leaves, call.func.value, None, (), clips, stmt, region)
-    names = Names(plan, step)
+    source = Source((model,) if model else (), leaves)
+    region = find_region(plan, Place(function, block, stmt), [call.func.value], source)
+    if region.others:
+        raise NotPlain(f"several modules take part: {region.others[0]}")
+    clips = [c for s in block[block.index(stmt) + 1 :] if (c := read_clip(unit, s, source)) is not None]
+    grads = fresh(plan, stmt, ("grads", "gradients", "grads_of_batch"))
     if leaves:
         each = {leaf: fresh(plan, stmt, (f"{leaf}_grad", f"grad_of_{leaf}")) for leaf in leaves}
-        names.grads = ", ".join(each.values()) if len(each) == 1 else f"({', '.join(each.values())})"
-    write_gradient(plan, step, names)
+        grads = ", ".join(each.values()) if len(each) == 1 else f"({', '.join(each.values())})"
+    units = {source.units[0]: grads}
+    one = Pass((stmt,), (call.func.value,), source, region, dict.fromkeys(source.units, "first"))
+    write_pass(plan, one, pass_names(plan, one, units))
+    for clip in clips:
+        plan_clip(plan, clip, units)
     for leaf in leaves:
         unmark_leaf(plan, stmt, leaf)
     for read in reads:
         variable = "[...]" if unit.kind(read.value).tag == "Variable" else ""
-        text = each[ast.unparse(read.value)] + variable if leaves else _path(read.value, names.grads)
+        text = each[ast.unparse(read.value)] + variable if leaves else _path(read.value, grads)
         plan.whole[read] = Whole(lambda _, text=text: text, 15)  # type: ignore[misc]
         plan.taken |= set(ast.walk(read))
         plan.found("JM002", read, "torch.Tensor.grad", "the gradient by its name")
@@ -47,7 +55,7 @@ def plan_gradient(plan: Plan, call: ast.Call) -> None:
         "JM002",
         stmt,
         "torch.Tensor.backward",
-        f"the gradient of the loss function with respect to {', '.join(step.arrays) or model}",
+        f"the gradient of the loss function with respect to {source.named}",
     )
 
 
@@ -101,15 +109,6 @@ def _sources(
     if holder is None or holder.node is not function:
         raise NotPlain(f"the gradients of `{model}` may have been accumulated before")
     return model, ()
-
-
-def _clips(plan: Plan, stmt: ast.stmt, model: str, leaves: tuple[str, ...]) -> bool:
-    """Whether a statement clips these gradients. Raises NotPlain when it clips others."""
-    call = clip_call(plan.unit, stmt)
-    if call is None:
-        return False
-    check_clip(call, model, leaves)
-    return True
 
 
 def _is_path(node: ast.expr) -> bool:

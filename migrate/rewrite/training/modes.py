@@ -12,16 +12,18 @@ from ...read.unit import Unit
 from ..plan import Plan
 from ..writer import Writer
 from .flow import uses
+from .movable import AUTOCAST
 from .roles import function_of
-from .steps import Step
+from .steps import Routine
 from .text import dedented
 
 OFF = ("torch.no_grad", "torch.inference_mode")
-MODES = (*OFF, "torch.enable_grad", "torch.set_grad_enabled", "torch.autograd.no_grad")
+MODES = (*OFF, *AUTOCAST, "torch.enable_grad", "torch.set_grad_enabled", "torch.autograd.no_grad")
+_FLOAT32 = "everything is computed in float32: autocast is left out, results differ by its rounding"
 STOP = "jax.lax.stop_gradient("
 
 
-def plan_modes(plan: Plan, steps: Sequence[Step]) -> None:
+def plan_modes(plan: Plan, steps: Sequence[Routine]) -> None:
     """Decide every `with`, decorator and call that sets the gradient mode."""
     unit = plan.unit
     for node in list(unit.tree.parents):
@@ -51,7 +53,7 @@ def _mode(plan: Plan, node: ast.AST) -> str:
 
 def _turns_off(node: ast.AST, dotted: str) -> bool:
     """Whether the mode stops gradients, as far as its text says; a flag computed at run time may."""
-    if dotted == "torch.enable_grad":
+    if dotted == "torch.enable_grad" or dotted in AUTOCAST:
         return False
     flag = (
         next((a for a in [*node.args, *(k.value for k in node.keywords)]), None) if isinstance(node, ast.Call) else None
@@ -66,7 +68,7 @@ def _conditional(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and any(not isinstance(a, ast.Constant) for a in node.args)
 
 
-def _block(plan: Plan, node: ast.AST, dotted: str, steps: Sequence[Step]) -> None:
+def _block(plan: Plan, node: ast.AST, dotted: str, steps: Sequence[Routine]) -> None:
     tree = plan.unit.tree
     item = tree.parents[node]
     stmt = tree.parents[item]
@@ -78,12 +80,16 @@ def _block(plan: Plan, node: ast.AST, dotted: str, steps: Sequence[Step]) -> Non
     if needs_stop and _conditional(node):
         return _left(plan, node, dotted, "gradients are switched by a value inside a differentiated function")
     _take(plan, node)
+    if dotted in AUTOCAST:
+        plan.taken |= set(ast.walk(node))
     changed = needs_stop and _stop(plan, stmt, steps)
     if len(stmt.items) > 1:
         _remove_item(plan, stmt, item)
     else:
         plan.lines[stmt] = lambda writer: [_dedented(plan, stmt, writer)]
-    if changed == "writes":
+    if dotted in AUTOCAST:
+        plan.found("JM101", node, dotted, _FLOAT32, advice="For bfloat16 give the layers bfloat16 inputs and weights.")
+    elif changed == "writes":
         plan.found(
             "JM101",
             node,
@@ -134,7 +140,7 @@ def _remove_item(plan: Plan, stmt: ast.With, item: ast.withitem) -> None:
 
 
 def _decorator(
-    plan: Plan, node: ast.AST, function: ast.FunctionDef | ast.AsyncFunctionDef, dotted: str, steps: Sequence[Step]
+    plan: Plan, node: ast.AST, function: ast.FunctionDef | ast.AsyncFunctionDef, dotted: str, steps: Sequence[Routine]
 ) -> None:
     tree = plan.unit.tree
     index = function.decorator_list.index(node)  # type: ignore[arg-type]
@@ -147,6 +153,10 @@ def _decorator(
         return
     _take(plan, node)
     plan.point(function, start, end, "")
+    if dotted in AUTOCAST:
+        plan.taken |= set(ast.walk(node))
+        plan.found("JM101", node, dotted, _FLOAT32)
+        return
     stop = _turns_off(node, dotted) and differentiated(plan, function, steps)
     if stop:
         for statement in _own_returns(function):
@@ -177,9 +187,9 @@ def _take(plan: Plan, node: ast.AST) -> None:
     plan.taken |= {node} | ({node.func} if isinstance(node, ast.Call) else set())
 
 
-def _stop(plan: Plan, stmt: ast.With, steps: Sequence[Step]) -> str:
+def _stop(plan: Plan, stmt: ast.With, steps: Sequence[Routine]) -> str:
     """Cut the gradient of what a block computes and others read. Returns "" (nothing to cut), "cut" or "writes"."""
-    region = next((s.region for s in steps if any(stmt in ast.walk(r) for r in s.region.stmts)), None)
+    region = next((p.region for s in steps for p in s.passes if any(stmt in ast.walk(r) for r in p.region.stmts)), None)
     function = function_of(plan.unit, stmt)
     body = function.body if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)) else []
     live = Liveness(body).after.get(stmt, frozenset())
@@ -231,14 +241,14 @@ def _own_returns(function: ast.AST) -> Iterator[ast.Return]:
             todo += ast.iter_child_nodes(node)
 
 
-def differentiated(plan: Plan, node: ast.AST, steps: Sequence[Step], depth: int = 0) -> bool:
+def differentiated(plan: Plan, node: ast.AST, steps: Sequence[Routine], depth: int = 0) -> bool:
     """Whether code at `node` may run while a gradient is taken.
 
     Inside a training step it does if it is part of the loss function. A function is judged by its callers; a method of
     a module, and a function without callers, may always.
     """
     unit = plan.unit
-    if any(node is sub for s in steps for r in s.region.stmts for sub in ast.walk(r)):
+    if any(node is sub for s in steps for p in s.passes for r in p.region.stmts for sub in ast.walk(r)):
         return True
     function = node if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else unit.tree.function(node)
     if function is None:
@@ -255,7 +265,7 @@ def differentiated(plan: Plan, node: ast.AST, steps: Sequence[Step], depth: int 
     return any(_differentiated_call(plan, other, call, steps, depth) for other, call in callers)
 
 
-def _differentiated_call(plan: Plan, other: Plan, call: ast.Call, steps: Sequence[Step], depth: int) -> bool:
+def _differentiated_call(plan: Plan, other: Plan, call: ast.Call, steps: Sequence[Routine], depth: int) -> bool:
     unit = other.unit
     if _under_no_grad(other, call):
         return False

@@ -3,34 +3,17 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from ...read.facts import FunctionFacts
 from ..plan import Plan
 from .flow import GROWING, root_name, uses
-from .roles import NotPlain, has_parameters
+from .roles import NotPlain, has_parameters, is_model
+from .sources import Source
 
+AUTOCAST = ("torch.autocast", "torch.amp.autocast", "torch.cuda.amp.autocast", "torch.cpu.amp.autocast")
 _HOST = frozenset(("numpy", "tolist"))  # methods that fail on a value under differentiation
 _HOST_CALLS = frozenset(("builtins.float", "builtins.int"))
-
-
-@dataclass(frozen=True)
-class Source:
-    """What the gradient is taken of: the model's text, or the names of leaf tensors."""
-
-    model: str
-    arrays: tuple[str, ...]
-
-    def read_by(self, node: ast.AST) -> bool:
-        return any(True for _ in self.places(node))
-
-    def places(self, node: ast.AST) -> Iterator[ast.AST]:
-        for sub in ast.walk(node):
-            if (
-                isinstance(sub, ast.Name) and isinstance(sub.ctx, ast.Load) and sub.id in (self.model, *self.arrays)
-            ) or (isinstance(sub, ast.Attribute) and "." in self.model and ast.unparse(sub) == self.model):
-                yield sub
 
 
 def check_movable(
@@ -41,8 +24,8 @@ def check_movable(
     function: ast.AST,
     source: Source,
     tainted: set[str],
-) -> None:
-    unit = plan.unit
+) -> tuple[str, ...]:
+    """The other modules that take part. Raises NotPlain when the statements cannot become a function's body."""
     local: set[str] = set()
     shared = {n for s in ast.walk(function) if isinstance(s, (ast.Global, ast.Nonlocal)) for n in s.names}
     for stmt in [*stmts, backward]:
@@ -56,33 +39,44 @@ def check_movable(
             raise NotPlain("the forward pass assigns a global name")
         local |= uses(stmt).writes
     _whole_model(stmts, loss, source)
+    others: dict[str, None] = {}
     for node in (n for s in [*stmts, loss] for n in ast.walk(s)):
         if isinstance(node, (ast.Await, ast.Yield, ast.YieldFrom)):
             raise NotPlain("await or yield in the forward pass")
         if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
-            kind = unit.kind(node)
-            if (
-                kind.tag == "Module"
-                and kind.name not in ("plain", "super")
-                and ast.unparse(node) not in (source.model, "self")
-            ):
-                if not ast.unparse(node).startswith(f"{source.model}.") and has_parameters(unit, node):
-                    raise NotPlain(
-                        f"several modules take part: {source.model or source.arrays[0]}, {ast.unparse(node)}"
-                    )
+            if _takes_part(plan, node, source, local):
+                others[ast.unparse(node)] = None
         if isinstance(node, ast.Call):
             _call(plan, node, source, tainted | local)
+    return tuple(m for m in others if not any(m.startswith(f"{other}.") for other in others))
+
+
+def _takes_part(plan: Plan, node: ast.Name | ast.Attribute, source: Source, local: set[str]) -> bool:
+    """Whether an expression is a module of its own, beside those that are differentiated."""
+    text = ast.unparse(node)
+    if text in (*source.models, "self") or any(text.startswith(f"{m}.") for m in source.models):
+        return False
+    kind = plan.unit.kind(node)
+    called = plan.unit.tree.parents[node]
+    if kind.known:
+        module = kind.tag == "Module" and kind.name not in ("plain", "super") and has_parameters(plan.unit, node)
+    else:
+        module = isinstance(called, ast.Call) and called.func is node and is_model(plan.unit, node)
+    if module and root_name(node) in local:
+        raise NotPlain(f"the module {text} is chosen between forward and backward")
+    return module and text.replace(".", "").isidentifier()
 
 
 def _whole_model(stmts: Sequence[ast.stmt], loss: ast.expr, source: Source) -> None:
     """Refuse an optimizer of a part of a module (`model.head`) whose whole takes part in the loss too."""
-    root, _, rest = source.model.partition(".")
-    if not rest or root == "self":
-        return
-    for part in [*stmts, loss]:
-        inside = {n for place in source.places(part) for n in ast.walk(place)}
-        if any(isinstance(n, ast.Name) and n.id == root and n not in inside for n in ast.walk(part)):
-            raise NotPlain(f"{root} takes part in the loss, but only {source.model} is trained")
+    for model in source.models:
+        root, _, rest = model.partition(".")
+        if not rest or root == "self":
+            continue
+        for part in [*stmts, loss]:
+            inside = {n for place in source.places(part) for n in ast.walk(place)}
+            if any(isinstance(n, ast.Name) and n.id == root and n not in inside for n in ast.walk(part)):
+                raise NotPlain(f"{root} takes part in the loss, but only {model} is trained")
 
 
 def _ends_its_line(plan: Plan, stmt: ast.stmt) -> bool:
@@ -103,14 +97,15 @@ def _call(plan: Plan, node: ast.Call, source: Source, carrying: set[str]) -> Non
     if isinstance(func, ast.Attribute) and func.attr in _HOST and uses(func.value).reads & carrying:
         raise NotPlain(f"`{ast.unparse(node)[:60]}` leaves the differentiated part")
     target = unit.kind(func).facts or unit.local(func)
-    if isinstance(target, FunctionFacts) and source.model and _reads_behind(target, source.model.partition(".")[0]):
-        raise NotPlain(f"`{ast.unparse(func)}` reads {source.model} by itself: pass it as an argument")
-    if source.model.startswith("self.") and isinstance(func, ast.Attribute) and root_name(func) == "self":
-        if ast.unparse(func) != source.model and not ast.unparse(func).startswith(f"{source.model}."):
-            cls = unit.tree.class_of(node)
-            facts = unit.classes.get(cls) if cls is not None else None
-            if facts is None or facts.method(func.attr) is not None:
-                raise NotPlain(f"`{ast.unparse(func)}` may read {source.model} by itself")
+    for model in source.models:
+        if isinstance(target, FunctionFacts) and _reads_behind(target, model.partition(".")[0]):
+            raise NotPlain(f"`{ast.unparse(func)}` reads {model} by itself: pass it as an argument")
+        if model.startswith("self.") and isinstance(func, ast.Attribute) and root_name(func) == "self":
+            if ast.unparse(func) != model and not ast.unparse(func).startswith(f"{model}."):
+                cls = unit.tree.class_of(node)
+                facts = unit.classes.get(cls) if cls is not None else None
+                if facts is None or facts.method(func.attr) is not None:
+                    raise NotPlain(f"`{ast.unparse(func)}` may read {model} by itself")
 
 
 def _reads_behind(facts: FunctionFacts, root: str, depth: int = 0) -> bool:
@@ -164,7 +159,7 @@ def _effect(plan: Plan, stmt: ast.stmt, local: set[str]) -> str:
         for item in stmt.items:
             func = item.context_expr.func if isinstance(item.context_expr, ast.Call) else item.context_expr
             dotted = plan.unit.resolve(func) or ast.unparse(func)
-            if dotted not in ("torch.no_grad", "torch.enable_grad", "torch.inference_mode"):
+            if dotted not in ("torch.no_grad", "torch.enable_grad", "torch.inference_mode", *AUTOCAST):
                 return f"under {dotted}"
         return _effects(plan, stmt.body, local)
     return "and is no plain statement"

@@ -6,12 +6,17 @@ import ast
 from dataclasses import dataclass, field, replace
 
 from ...read.unit import Unit
-from ...rulebook.signature import Mismatch, bind
+from ...rulebook.rows import Row
+from ...rulebook.signature import Arguments, Mismatch, bind
 from ..match import Refusal
 from ..plan import Plan, Whole
+from .flow import GROWING
+from .roles import NotPlain, is_model
+from .sources import Source
 from .transforms import Transform, read_transform
 
 Key = tuple[ast.AST, str]
+NOTHING = Source()
 _SHARING = frozenset(
     [
         "detach",
@@ -31,12 +36,21 @@ _SHARING = frozenset(
 
 
 @dataclass(frozen=True)
+class Group:
+    """One parameter group: its name in the converted program, the expression of its parameters, its settings."""
+
+    name: str
+    params: ast.expr
+    settings: Transform
+
+
+@dataclass(frozen=True)
 class OptimizerCall:
     """One construction of a torch optimizer.
 
-    `target` is the text that it is assigned to ("" when it stands elsewhere), `model` the module whose parameters it
-    gets, `arrays` the leaf tensors when it gets those. `problem` says why it is not converted ("" when it is),
-    `code` is the code to report it under.
+    `target` is the text that it is assigned to ("" when it stands elsewhere), `source` the modules or leaf tensors
+    whose parameters it gets, `groups` the parameter groups where it does not treat all of them alike. `problem` says
+    why it is not converted ("" when it is), `code` is the code to report it under.
     """
 
     call: ast.Call
@@ -45,11 +59,15 @@ class OptimizerCall:
     key: Key
     found: Transform | None
     lr: ast.expr | str
-    model: str = ""
-    arrays: tuple[str, ...] = ()
+    source: Source = NOTHING
+    groups: tuple[Group, ...] = ()
     problem: str = ""
     code: str = "JM208"
     advice: str = ""
+
+    @property
+    def arrays(self) -> tuple[str, ...]:
+        return self.source.arrays
 
 
 @dataclass
@@ -75,7 +93,7 @@ class Optimizers:
         found = [c for c in self.calls if c.key == key] if key is not None else []
         if not found:
             return None
-        if len({(c.model, c.arrays) for c in found}) > 1:
+        if len({c.source for c in found}) > 1:
             return replace(found[0], problem="it is made of different parameters in several places")
         return next((c for c in found if c.problem), found[0])
 
@@ -109,35 +127,129 @@ def _read(plan: Plan, optimizers: Optimizers, call: ast.Call, dotted: str) -> Op
     if isinstance(found, Refusal):
         return replace(made, problem=found.message, code=found.code, advice=found.advice)
     made = replace(made, found=found, lr=found.lr)
-    model, arrays, problem = _parameters(unit, params)
-    return replace(made, model=model, arrays=arrays, problem=problem)
+    try:
+        source, groups = read_parameters(unit, params, row, arguments)
+    except NotPlain as problem:
+        return replace(made, problem=str(problem))
+    return replace(made, source=source, groups=groups)
 
 
-def _parameters(unit: Unit, node: ast.expr) -> tuple[str, tuple[str, ...], str]:
-    """(model, leaf tensors, problem) of the first argument."""
-    if (
-        isinstance(node, ast.Call)
-        and unit.resolve(node.func) in ("builtins.list", "builtins.iter")
-        and len(node.args) == 1
-    ):
-        return _parameters(unit, node.args[0])
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "parameters":
-        owner = node.func.value
-        if isinstance(owner, (ast.Name, ast.Attribute)) and not node.args and not node.keywords:
-            return ast.unparse(owner), (), ""
-    if isinstance(node, (ast.List, ast.Tuple)) and node.elts and all(isinstance(e, ast.Name) for e in node.elts):
-        names = tuple(e.id for e in node.elts if isinstance(e, ast.Name))
-        for element, name in zip(node.elts, names, strict=True):
+def read_parameters(unit: Unit, node: ast.expr, row: Row, arguments: Arguments) -> tuple[Source, tuple[Group, ...]]:
+    """The sources and groups that the first argument of an optimizer names. Raises NotPlain."""
+    listed = bound(unit, node)
+    if isinstance(listed, (ast.List, ast.Tuple)) and any(isinstance(e, ast.Dict) for e in listed.elts):
+        groups = [_group(unit, e, n, row, arguments) for n, e in enumerate(listed.elts)]
+        names = [g.name for g in groups]
+        groups = [replace(g, name=f"{g.name}_{n}") if names.count(g.name) > 1 else g for n, g in enumerate(groups)]
+        models = dict.fromkeys(m for g in groups for m in holders(unit, g.params))
+        if len(models) != 1:
+            raise NotPlain("nothing shows that the parameter groups are of one module")
+        return Source(tuple(models)), tuple(groups)
+    if isinstance(listed, (ast.List, ast.Tuple)) and listed.elts and all(isinstance(e, ast.Name) for e in listed.elts):
+        names = [e.id for e in listed.elts if isinstance(e, ast.Name)]
+        for element, name in zip(listed.elts, names, strict=True):
             if problem := leaf_problem(unit, element, name, changes=True):
-                return "", (), problem
-        return "", names, ""
-    if any(isinstance(n, ast.Dict) for n in ast.walk(node)):
-        return (
-            "",
-            (),
-            "parameter groups are not converted yet: use optax.multi_transform with a label for each parameter",
-        )
-    return "", (), f"`{ast.unparse(node)[:60]}`: nothing shows whose parameters these are"
+                raise NotPlain(problem)
+        return Source((), tuple(names)), ()
+    whole = whole_modules(unit, node)
+    if whole is not None:
+        return Source(whole), ()
+    models = dict.fromkeys(holders(unit, node))
+    settings = read_transform(row, arguments, unit)
+    if len(models) != 1 or isinstance(settings, Refusal):
+        raise NotPlain(f"`{ast.unparse(node)[:60]}`: nothing shows whose parameters these are")
+    return Source(tuple(models)), (Group("trained", node, settings),)
+
+
+def bound(unit: Unit, node: ast.expr) -> ast.expr:
+    """The expression that a name was assigned, when that happened once and in the same scope; else the node."""
+    if isinstance(node, ast.Name):
+        scope = unit.scope(node).lookup(node.id)
+        bindings = scope.bindings.get(node.id, []) if scope is unit.scope(node) and scope is not None else []
+        stmt = unit.tree.parents.get(bindings[0].node) if len(bindings) == 1 else None
+        if isinstance(stmt, ast.Assign) and len(stmt.targets) == 1 and not _grows(unit, node.id, scope):
+            return stmt.value
+    return node
+
+
+def _grows(unit: Unit, name: str, scope: object) -> bool:
+    """Whether a list gets more members after it was made."""
+    return any(
+        isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name) and n.value.id == name and n.attr in GROWING
+        for n in unit.tree.parents
+    ) or any(isinstance(n, ast.AugAssign) and ast.unparse(n.target) == name for n in unit.tree.parents)
+
+
+def whole_modules(unit: Unit, node: ast.expr) -> tuple[str, ...] | None:
+    """The modules of `m.parameters()`, `list(…)`, `itertools.chain(…)` or `a + b` of those; None for anything else."""
+    node = bound(unit, node)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        parts = [whole_modules(unit, node.left), whole_modules(unit, node.right)]
+        return _together(parts)
+    if isinstance(node, (ast.List, ast.Tuple)) and node.elts and all(isinstance(e, ast.Starred) for e in node.elts):
+        return _together([whole_modules(unit, e.value) for e in node.elts if isinstance(e, ast.Starred)])
+    if not isinstance(node, ast.Call) or node.keywords:
+        return None
+    if unit.resolve(node.func) in ("builtins.list", "builtins.iter", "builtins.tuple") and len(node.args) == 1:
+        return whole_modules(unit, node.args[0])
+    if unit.resolve(node.func) == "itertools.chain" and node.args:
+        return _together([whole_modules(unit, a) for a in node.args])
+    if isinstance(node.func, ast.Attribute) and node.func.attr == "parameters" and not node.args:
+        owner = node.func.value
+        if isinstance(owner, (ast.Name, ast.Attribute)) and _is_root(unit, owner):
+            return (ast.unparse(owner),)
+    return None
+
+
+def _together(parts: list[tuple[str, ...] | None]) -> tuple[str, ...] | None:
+    names = [n for part in parts if part is not None for n in part]
+    return tuple(names) if None not in parts and len(set(names)) == len(names) else None
+
+
+def _is_root(unit: Unit, owner: ast.expr) -> bool:
+    """A name, an attribute of `self` or of something that is no module: not a part of a module."""
+    if isinstance(owner, ast.Name):
+        return True
+    if not isinstance(owner, ast.Attribute):
+        return False
+    return ast.unparse(owner.value) == "self" or not is_model(unit, owner.value)
+
+
+def holders(unit: Unit, node: ast.expr, depth: int = 0) -> list[str]:
+    """The modules that the parameters of an expression belong to: roots of `x.parameters()`, `x.fc.weight`."""
+    found: dict[str, None] = {}
+    for sub in ast.walk(bound(unit, node)):
+        if isinstance(sub, ast.Name) and isinstance(sub.ctx, ast.Load):
+            if is_model(unit, sub):
+                found[sub.id] = None
+            elif depth < 3 and bound(unit, sub) is not sub:
+                found |= dict.fromkeys(holders(unit, sub, depth + 1))
+        elif isinstance(sub, ast.Attribute) and ast.unparse(sub.value) == "self" and is_model(unit, sub):
+            found[ast.unparse(sub)] = None
+    return [m for m in found if m != "self"]
+
+
+def _group(unit: Unit, node: ast.expr, number: int, row: Row, arguments: Arguments) -> Group:
+    """One group of a list of dictionaries. Raises NotPlain."""
+    keys = node.keys if isinstance(node, ast.Dict) else []
+    names = [k.value for k in keys if isinstance(k, ast.Constant) and isinstance(k.value, str)]
+    if not isinstance(node, ast.Dict) or len(names) != len(node.keys) or "params" not in names:
+        raise NotPlain("a parameter group is not a dictionary with literal keys")
+    options = dict(zip(names, node.values, strict=True))
+    params = options.pop("params")
+    label = options.pop("name", None)
+    settings = read_transform(row, replace(arguments, named={**arguments.named, **options}), unit)
+    if isinstance(settings, Refusal) or (set(options) - set(row.signature.by_name if row.signature else ())):
+        raise NotPlain("a parameter group's options are not understood")
+    name = label.value if isinstance(label, ast.Constant) and isinstance(label.value, str) else _named(params)
+    return Group(name if name.isidentifier() else f"group_{number}", params, settings)
+
+
+def _named(params: ast.expr) -> str:
+    """What to call a group: the last name in the expression of its parameters."""
+    if isinstance(params, ast.Call) and isinstance(params.func, ast.Attribute) and params.func.attr == "parameters":
+        params = params.func.value
+    return ast.unparse(params).rpartition(".")[2]
 
 
 def leaf_problem(unit: Unit, node: ast.expr, name: str, *, changes: bool) -> str:

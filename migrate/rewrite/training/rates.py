@@ -28,13 +28,30 @@ def schedule_text(plan: Plan, schedule: Schedule) -> Callable[[Writer], str]:
     return build
 
 
+def settings_text(plan: Plan, made: OptimizerCall, lr: str = "") -> Callable[[Writer], str]:
+    """The optax transformation of an optimizer; with parameter groups one for each, by labels."""
+    assert made.found is not None
+    if not made.groups:
+        return optax_text(plan, made.found, lr)
+    spelled = plan.layer("label_parameters")
+    model = made.source.models[0]
+
+    def build(writer: Writer) -> str:
+        each = [f'"{g.name}": {optax_text(plan, g.settings, lr)(writer)}' for g in made.groups]
+        labels = ", ".join(f"{g.name}={writer.at_level(g.params, 1)}" for g in made.groups)
+        by_label = ", ".join([*each, '"frozen": optax.set_to_zero()'])
+        return f"optax.partition({{{by_label}}}, {spelled}({model}, {labels}))"
+
+    return build
+
+
 def injected(plan: Plan, made: OptimizerCall, schedule: str = "") -> Callable[[Writer], str]:
     """The transformation with its learning rate in the state, where it can be set; or as `schedule` has it."""
 
     def build(writer: Writer) -> str:
         assert made.found is not None
         rate = schedule or (made.lr if isinstance(made.lr, str) else writer.at_level(made.lr, 1))
-        text = optax_text(plan, made.found, "learning_rate")(writer)
+        text = settings_text(plan, made, "learning_rate")(writer)
         bare = text.removesuffix("(learning_rate)")
         inner = bare if bare.replace(".", "").isidentifier() else f"lambda learning_rate: {text}"
         return f"optax.inject_hyperparams({inner})(learning_rate={rate})"

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from ...read.facts import ClassFacts
 from ...read.unit import Unit
 from ..plan import Plan
+from .flow import uses
 
 MODULE = "torch.nn.Module."
 SWITCHES = ("train", "eval")
@@ -71,21 +72,35 @@ def is_model(unit: Unit, node: ast.AST) -> bool:
     )
 
 
-def the_model(unit: Unit, code: Iterable[ast.AST]) -> str:
-    """The one module that `code` calls, as source text. Raises NotPlain when there is none or more than one."""
+def modules_called(plan: Plan, function: ast.AST, losses: Iterable[ast.expr]) -> list[str]:
+    """The modules, as source text, that the losses' slices of a function call or hand to a function."""
+    unit = plan.unit
+    names: set[str] = set()
+    parts: list[ast.AST] = list(losses)
+    seen: set[ast.AST] = set()
     found: dict[str, None] = {}
-    for part in code:
+    while parts:
+        part = parts.pop()
         for node in ast.walk(part):
+            if isinstance(node, ast.Name):
+                names.add(node.id)
             if isinstance(node, ast.Call):
-                owner = node.func.value if isinstance(node.func, ast.Attribute) else None
-                model = next((n for n in (node.func, owner) if n is not None and is_model(unit, n)), None)
-                if model is not None and ast.unparse(model) != "self":
-                    found[ast.unparse(model)] = None
-    if not found:
-        raise NotPlain("nothing shows which model the loss depends on: annotate it (model: nn.Module)")
-    if len(found) > 1:
-        raise NotPlain(f"several modules take part: {', '.join(found)}")
-    return next(iter(found))
+                found |= dict.fromkeys(_models_of_call(unit, node))
+        for stmt in ast.walk(function):
+            if isinstance(stmt, (ast.Assign, ast.AnnAssign, ast.AugAssign)) and stmt not in seen:
+                if uses(stmt).writes & names:
+                    seen.add(stmt)
+                    parts.append(stmt)
+    return list(found)
+
+
+def _models_of_call(unit: Unit, node: ast.Call) -> Iterable[str]:
+    owner = node.func.value if isinstance(node.func, ast.Attribute) else None
+    called = next((n for n in (node.func, owner) if n is not None and is_model(unit, n)), None)
+    given = [a for a in [*node.args, *(k.value for k in node.keywords)] if is_model(unit, a)]
+    for found in [*([called] if called is not None else []), *given]:
+        if ast.unparse(found) != "self":
+            yield ast.unparse(found)
 
 
 def is_module(plan: Plan, node: ast.expr) -> bool:

@@ -16,7 +16,7 @@ from ..plan import Plan
 from .flow import block_of, uses
 from .optimizers import OptimizerCall, Optimizers
 from .roles import NotPlain, method_call
-from .steps import Step
+from .steps import Update
 
 HEAD = "torch.optim.lr_scheduler."
 
@@ -39,7 +39,7 @@ class Schedule:
     per_step: bool
 
 
-def find_schedules(plan: Plan, optimizers: Optimizers, steps: Sequence[Step]) -> list[Schedule]:
+def find_schedules(plan: Plan, optimizers: Optimizers, steps: Sequence[Update]) -> list[Schedule]:
     """All schedulers of a plain form; the others are reported."""
     unit = plan.unit
     found = []
@@ -68,7 +68,7 @@ def find_schedules(plan: Plan, optimizers: Optimizers, steps: Sequence[Step]) ->
     return found
 
 
-def _read(plan: Plan, optimizers: Optimizers, steps: Sequence[Step], call: ast.Call, dotted: str) -> Schedule:
+def _read(plan: Plan, optimizers: Optimizers, steps: Sequence[Update], call: ast.Call, dotted: str) -> Schedule:
     unit = plan.unit
     row = unit.book.find(dotted)
     assert row is not None and row.signature is not None
@@ -165,7 +165,7 @@ def _per_step(
     made: OptimizerCall,
     stepping: Sequence[ast.Expr],
     reads: Sequence[ast.expr],
-    steps: Sequence[Step],
+    steps: Sequence[Update],
     stmt: ast.Assign,
 ) -> bool:
     """Whether a scheduler step follows each optimizer step in the same block, and nothing asks for the rate."""
@@ -184,7 +184,7 @@ def _per_step(
     ):
         return False
     for step in mine:
-        place = step.block.index(step.step)
+        place = step.block.index(step.stmt)
         after = [s for s in step.block[place + 1 :] if s in stepping]
         if len(after) != 1 or any(
             isinstance(n, (ast.Continue, ast.Break, ast.Return))

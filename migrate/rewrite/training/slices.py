@@ -8,9 +8,19 @@ from dataclasses import dataclass
 
 from ...read.liveness import Liveness
 from ..plan import Plan
-from .flow import certain, entry_reads, uses
-from .movable import Source, check_movable
+from .flow import block_of, certain, entry_reads, uses
+from .movable import check_movable
 from .roles import NotPlain
+from .sources import Source
+
+
+@dataclass(frozen=True)
+class Split:
+    """A value that was computed from a module before the loss function begins: `name = …`, and its module."""
+
+    name: str
+    stmt: ast.Assign
+    model: str
 
 
 @dataclass(frozen=True)
@@ -19,7 +29,8 @@ class Region:
 
     `whole` says that the backward statement's own expression is what is returned. `aux` are the names that are read
     afterwards, by first use; `carried` those that the statements read before they assign them; `feeding` those on which
-    the loss depends.
+    the loss depends; `splits` the values through which it depends on modules that were called before; `others` the
+    modules that take part and are not differentiated.
     """
 
     stmts: tuple[ast.stmt, ...]
@@ -27,38 +38,49 @@ class Region:
     aux: tuple[str, ...]
     carried: tuple[str, ...]
     feeding: frozenset[str]
+    splits: tuple[Split, ...] = ()
+    others: tuple[str, ...] = ()
 
 
-def find_region(
-    plan: Plan,
-    block: Sequence[ast.stmt],
-    backward: ast.Expr,
-    loss: ast.expr,
-    function: ast.AST,
-    model: str,
-    arrays: tuple[str, ...],
-    zero: Sequence[ast.stmt],
-) -> Region:
-    """The region for the loss of `backward`. Raises NotPlain."""
-    source = Source(model, arrays)
-    before = [s for s in block[: block.index(backward)] if s not in zero]
-    tainted, stmts_tainted = _taint(before, source, _outer_taint(plan, block, before, backward, function, source))
+@dataclass(frozen=True)
+class Place:
+    """Where a backward statement stands: its block, the index after the last statement that acts on gradients before
+    it, and the zero_grad statements, which go."""
+
+    function: ast.AST
+    block: Sequence[ast.stmt]
+    backward: ast.Expr
+    start: int = 0
+    zero: tuple[ast.stmt, ...] = ()
+
+
+def find_region(plan: Plan, place: Place, losses: Sequence[ast.expr], source: Source) -> Region:
+    """The region for the loss of a backward statement, or for the names of several losses. Raises NotPlain."""
+    block, backward = place.block, place.backward
+    loss = losses[0] if len(losses) == 1 else ast.Tuple(list(losses), ast.Load())
+    before = [s for s in block[place.start : block.index(backward)] if s not in place.zero]
+    splits = _splits(plan, place, before, loss, source)
+    names = {s.name for s in splits}
+    tainted, stmts_tainted = _taint(before, source, set(names))
     if not (source.read_by(loss) or uses(loss).reads & tainted):
-        raise NotPlain(f"the loss does not depend on {model or ', '.join(arrays)} by anything in the same block")
+        raise NotPlain(f"the loss does not depend on {source.named} by anything in the same block")
     in_slice, feeding = _slice(before, loss)
     first = next((i for i, s in enumerate(before) if s in in_slice and s in stmts_tainted), None)
-    whole = not isinstance(loss, ast.Name)
+    whole = len(losses) == 1 and not isinstance(loss, ast.Name)
     if first is None:
         stmts: list[ast.stmt] = []
     else:
         last = len(before) - 1 if whole else max(i for i, s in enumerate(before) if s in in_slice)
         stmts = before[first : last + 1]
-    check_movable(plan, stmts, backward, loss, function, source, tainted)
+    others = check_movable(plan, stmts, backward, loss, place.function, source, tainted)
     spanned = [s for s in block if stmts and block.index(stmts[0]) <= block.index(s) <= block.index(stmts[-1])]
     after = backward if whole or not stmts else spanned[-1]
-    aux = _aux(plan, stmts, after, function, loss)
+    aux = _aux(plan, stmts, after, place.function, loss)
     carried = tuple(n for n in _ordered(plan, stmts, entry_reads(stmts) & uses(stmts).writes, after_only=False))
-    return Region(tuple(spanned), whole, aux, carried, frozenset(feeding))
+    if names & set(carried):
+        raise NotPlain(f"`{next(iter(names & set(carried)))}` changes between forward and backward")
+    used = tuple(s for s in splits if any(s.name in uses(p).reads for p in [*stmts, loss]))
+    return Region(tuple(spanned), whole, aux, carried, frozenset(feeding), used, others)
 
 
 def _taint(before: Sequence[ast.stmt], source: Source, tainted: set[str]) -> tuple[set[str], set[ast.stmt]]:
@@ -92,19 +114,61 @@ def _cut(value: ast.expr) -> bool:
     return isinstance(value, ast.Attribute) and value.attr in ("data", "shape", "device", "dtype")
 
 
-def _outer_taint(
-    plan: Plan,
-    block: Sequence[ast.stmt],
-    before: Sequence[ast.stmt],
-    backward: ast.stmt,
-    function: ast.AST,
-    source: Source,
-) -> set[str]:
-    """Refuse tensors that statements outside the block made from the model: their gradient would be lost."""
+def joined(node: ast.AST) -> list[ast.AST]:
+    """The nodes of an expression or statement through which a gradient can pass: not those that are cut off."""
+    if isinstance(node, ast.expr) and _cut(node):
+        return []
+    return [node, *(n for child in ast.iter_child_nodes(node) for n in joined(child))]
+
+
+def depends(plan: Plan, function: ast.AST, loss: ast.expr, source: Source) -> bool:
+    """Whether the loss may depend on the source by what the function does, in whatever order."""
     tree = plan.unit.tree
-    limit = tree.start(block[0])
-    chain = list(tree.ancestors(backward))
+    simple = [
+        s
+        for s in ast.walk(function)
+        if isinstance(s, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.For, ast.With))
+        and (tree.function(s) or tree.root) is function
+        and not _under_no_grad(plan, s)
+    ]
+    names: set[str] = set()
+    parts: list[ast.AST] = [loss]
+    seen: set[ast.AST] = set()
+    while parts:
+        part = parts.pop()
+        passing = joined(part)
+        if any(source.read_by(n) for n in passing if isinstance(n, (ast.Name, ast.Attribute))):
+            return True
+        names |= {n.id for n in passing if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+        for stmt in simple:
+            found = uses(stmt.target) if isinstance(stmt, ast.For) else uses(stmt)
+            if stmt not in seen and not isinstance(stmt, ast.With) and (found.writes | found.changes) & names:
+                seen.add(stmt)
+                parts.append(stmt.iter if isinstance(stmt, ast.For) else stmt)
+    return False
+
+
+def _under_no_grad(plan: Plan, stmt: ast.stmt) -> bool:
+    for up in plan.unit.tree.ancestors(stmt):
+        if isinstance(up, ast.With):
+            for item in up.items:
+                called = item.context_expr.func if isinstance(item.context_expr, ast.Call) else item.context_expr
+                if plan.unit.resolve(called) in ("torch.no_grad", "torch.inference_mode"):
+                    return True
+        if isinstance(up, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return False
+    return False
+
+
+def _splits(plan: Plan, place: Place, before: Sequence[ast.stmt], loss: ast.expr, source: Source) -> list[Split]:
+    """Values that earlier statements made from the source and the loss needs. Raises NotPlain when one of them is not
+    made by one call of one module in the same block."""
+    tree = plan.unit.tree
+    earlier = [s for s in _above(plan, place) if s not in place.zero]
+    limit = tree.start(place.block[place.start])
+    chain = list(tree.ancestors(place.backward))
     tainted: set[str] = set()
+    function = place.function
     for stmt in sorted(
         (n for n in ast.walk(function) if isinstance(n, ast.stmt) and n is not function), key=tree.start
     ):
@@ -115,15 +179,47 @@ def _outer_taint(
         if tree.function(stmt) is not (function if not isinstance(function, ast.Module) else None):
             continue
         found = uses(stmt)
-        if (source.read_by(stmt) or found.reads & tainted) and not _detached(stmt):
+        if (source.read_by(stmt) or found.reads & tainted) and not _detached(stmt) and not _under_no_grad(plan, stmt):
             tainted |= {n for n in found.writes if _may_carry(plan, stmt)}
         elif tree.parents[stmt] in chain:
             tainted -= certain(stmt)
-    own = {source.model, *source.arrays}
-    lost = tainted & entry_reads([*before, backward]) - own
-    if lost:
-        raise NotPlain(f"`{sorted(lost)[0]}` was computed from the model outside this block")
-    return set()
+    own = {*source.models, *source.arrays}
+    lost = tainted & _needed(before, loss) - own
+    return [_split(earlier, name, source, tainted) for name in sorted(lost)]
+
+
+def _above(plan: Plan, place: Place) -> list[ast.stmt]:
+    """The statements that run once before the backward statement: of its block, and of those around it in its loop."""
+    tree = plan.unit.tree
+    found = list(place.block[: place.start])
+    at: ast.AST = place.backward
+    for up in tree.ancestors(place.backward):
+        if isinstance(up, (ast.For, ast.While, ast.AsyncFor, ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)):
+            break
+        at = up
+        if isinstance(at, ast.stmt):
+            block = block_of(at, tree.parents)
+            found += block[: block.index(at)]
+    return found
+
+
+def _needed(before: Sequence[ast.stmt], loss: ast.expr) -> set[str]:
+    """Names that the slice of the loss reads from before."""
+    chosen, _ = _slice(before, loss)
+    kept: list[ast.stmt] = [s for s in before if s in chosen]
+    result = ast.Expr(loss)
+    passing = {n.id for s in [*kept, result] for n in joined(s) if isinstance(n, ast.Name)}
+    return entry_reads([*kept, result]) & passing
+
+
+def _split(earlier: Sequence[ast.stmt], name: str, source: Source, tainted: set[str]) -> Split:
+    makers = [s for s in earlier if name in uses(s).writes | uses(s).changes]
+    stmt = makers[0] if len(makers) == 1 else None
+    if isinstance(stmt, ast.Assign) and len(stmt.targets) == 1 and isinstance(stmt.targets[0], ast.Name):
+        models = {ast.unparse(p) for p in source.places(stmt.value)}
+        if len(models) == 1 and not (uses(stmt.value).reads & tainted) and not source.arrays:
+            return Split(name, stmt, next(iter(models)))
+    raise NotPlain(f"`{name}` was computed from the model outside this block")
 
 
 def _may_carry(plan: Plan, stmt: ast.stmt) -> bool:

@@ -1,0 +1,307 @@
+"""Find what a function does to train.
+
+Everything that is not proven raises NotPlain with the reason, which becomes the finding's message.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+
+from ...read.unit import Unit
+from ..plan import Plan
+from .between import Between
+from .clips import Clip, read_clip
+from .events import CLEAN, FULL, Events, Node
+from .events import Unit as Gradient
+from .flow import block_of
+from .optimizers import Optimizers
+from .roles import NotPlain, function_of, is_optimizer, method_call, modules_called
+from .scaling import scaled, stepped
+from .separate import separate
+from .slices import Place, depends, find_region
+from .sources import Source
+from .steps import Pass, Routine, Update, backward_arguments, backward_calls, method_owner
+
+States = Mapping[str, Mapping[Node, frozenset[str]]]
+
+
+class Reader:
+    """Reads the training code of one function."""
+
+    def __init__(self, plan: Plan, function: ast.AST, optimizers: Optimizers) -> None:
+        self.plan, self.unit, self.function, self.optimizers = plan, plan.unit, function, optimizers
+        body = function.body if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)) else []
+        self.backwards = set(backward_calls(self.unit))
+        self.events = Events(body, self._event)
+        self.steps: dict[str, list[Node]] = {}
+        for node in self.events.of("step"):
+            self.steps.setdefault(node.owner, []).append(node)
+        self.losses = {n: scaled(self.unit, n.on) for n in self.events.of("backward")}
+        self.made = {text: self.optimizers.of(self._driven(nodes[0].stmt)) for text, nodes in self.steps.items()}
+        self.source: dict[str, Source] = {}
+        self.gradients: dict[str, Gradient] = {}
+
+    def _event(self, stmt: ast.stmt) -> tuple[str, str] | None:
+        call = stmt.value if isinstance(stmt, ast.Expr) else None
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+            return None
+        name, owner = call.func.attr, call.func.value
+        if name == "backward" and call in self.backwards:
+            return "backward", ast.unparse(owner)
+        if name == "step" and (driven := stepped(self.unit, call)) is not None:
+            return "step", ast.unparse(driven)
+        if name == "step" and is_optimizer(self.unit, owner):
+            return "step", ast.unparse(owner)
+        return ("zero", ast.unparse(owner)) if name == "zero_grad" else None
+
+    def _driven(self, stmt: ast.stmt | None) -> ast.expr:
+        """The optimizer of a step statement."""
+        assert isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Call)
+        return stepped(self.unit, stmt.value) or method_owner(stmt)
+
+    def read(self) -> tuple[list[Routine], dict[ast.Call, str]]:
+        """The routines of the function, and the backward calls that are part of none, with the reason."""
+        failed: dict[ast.Call, str] = {}
+        broken: dict[str, str] = {}
+        for text in self.steps:
+            try:
+                self._understand(text)
+            except NotPlain as problem:
+                broken[text] = str(problem)
+        live = {b: self._live(b) for b in self.losses}
+        routines = []
+        for texts in self._groups(live):
+            mine = [b for b in self.losses if set(live[b]) & texts]
+            try:
+                for text in texts & set(broken):
+                    raise NotPlain(broken[text])
+                if mine:
+                    routines.append(self._routine(texts, mine, live))
+            except NotPlain as problem:
+                failed |= {b.call: str(problem) for b in mine}
+        failed |= {node.call: self._loose(node) for node, users in live.items() if not users}
+        return routines, failed
+
+    def _loose(self, node: Node) -> str:
+        """Why no optimizer uses the gradients of a backward call."""
+        if not self.steps:
+            inner = any(
+                self.unit.tree.function(n) is not self.function
+                for n in ast.walk(self.function)
+                if isinstance(n, ast.Expr) and method_call(n, "step")
+            )
+            return "step() is called in another function" if inner else "no optimizer.step() follows in this function"
+        if self.gradients and not any(node in g.adds for g in self.gradients.values()):
+            return f"the loss does not depend on {', '.join(s.named for s in self.source.values())}"
+        return "no optimizer.step() uses its gradients before they are set to zero"
+
+    def _understand(self, text: str) -> None:
+        """Find the source of an optimizer and its gradient's life. Raises NotPlain."""
+        made = self.made[text]
+        if made is not None and made.problem:
+            self.source[text] = made.source
+            self._gradient(text)
+            raise NotPlain(f"its optimizer is not converted: {made.problem}")
+        for node in self.steps[text]:
+            if (node.call.args or node.call.keywords) and stepped(self.unit, node.call) is None:
+                raise NotPlain("step() is given a closure")
+        self.source[text] = made.source if made is not None else self._by_use(text)
+        self._gradient(text)
+
+    def _by_use(self, text: str) -> Source:
+        """The module of an optimizer that comes from elsewhere: the one that the losses before its step call."""
+        zeros = frozenset(n for n in self.events.of("zero") if n.owner == text)
+        probe = Gradient(zeros, frozenset(), frozenset(self.steps[text]))
+        parts = [self.losses[b] for b in self.losses if probe.live(b)]
+        found = modules_called(self.plan, self.function, parts)
+        if not found:
+            raise NotPlain("nothing shows which model the loss depends on: annotate it (model: nn.Module)")
+        if len(found) > 1:
+            zeroed = {n.owner for n in self.events.of("zero")}
+            found = [m for m in found if m in zeroed] if len(self.steps) == 1 else []
+        if len(found) != 1:
+            raise NotPlain("several modules take part, and nothing shows which of them the optimizer trains")
+        return Source((found[0],))
+
+    def _gradient(self, text: str) -> None:
+        source = self.source[text]
+        owners = {text, *(source.models if len(source.models) == 1 else ())}
+        zeros = frozenset(n for n in self.events.of("zero") if n.owner in owners)
+        adds = frozenset(b for b, loss in self.losses.items() if depends(self.plan, self.function, loss, source))
+        self.gradients[text] = Gradient(zeros, adds, frozenset(self.steps[text]))
+
+    def _live(self, node: Node) -> list[str]:
+        """The optimizers that use what a backward call adds."""
+        found = []
+        for text in self.steps:
+            gradient = self.gradients.get(text)
+            if gradient is None:
+                zeros = frozenset(n for n in self.events.of("zero") if n.owner == text)
+                gradient = Gradient(zeros, frozenset([node]), frozenset(self.steps[text]))
+            if node in gradient.adds and gradient.live(node):
+                found.append(text)
+        return found
+
+    def _groups(self, live: Mapping[Node, list[str]]) -> list[set[str]]:
+        """Optimizers that share a backward call belong together."""
+        groups: list[set[str]] = [{t} for t in self.steps]
+        for texts in live.values():
+            touched = [g for g in groups if g & set(texts)]
+            if len(touched) > 1:
+                groups = [g for g in groups if g not in touched] + [set().union(*touched)]
+        return groups
+
+    def _routine(self, texts: set[str], mine: list[Node], live: Mapping[Node, list[str]]) -> Routine:
+        _no_grad_reads(self.unit, self.function)
+        order = [t for t in self.steps if t in texts]
+        _no_shared(order, self.source)
+        states = self._states(order)
+        gone = tuple(n.stmt for n in self.events.of("zero") if n.stmt is not None)
+        passes = [
+            self._pass(nodes, [t for t in order if t in live[nodes[0]]], states, gone)
+            for nodes in self._runs(mine, live)
+        ]
+        updates = [self._update(t, n, states[t][n]) for t in order for n in self.steps[t]]
+        clips = self._clips(order, mine)
+        zeros: dict[ast.Expr, tuple[str, ...]] = {}
+        for node in {n: None for t in order for n in self.gradients[t].zeros}:
+            assert isinstance(node.stmt, ast.Expr)
+            zeros[node.stmt] = self._sets(node, order, passes, updates)
+            if zeros[node.stmt] and any(node.stmt in ast.walk(r) for p in passes for r in p.region.stmts):
+                raise NotPlain("zero_grad() stands between forward and backward")
+        fresh = tuple(
+            u for t in order for u in self.source[t].units if self._asked(self.events.entry, t, u, passes, updates)
+        )
+        return Routine(self.function, tuple(passes), tuple(updates), zeros, tuple(clips), fresh)
+
+    def _states(self, order: Sequence[str]) -> States:
+        """What each optimizer's gradient may be before each node. Raises NotPlain when gradients may be left from before
+        the function was called."""
+        states = {}
+        for text in order:
+            gradient = self.gradients[text]
+            clean = gradient.states(self.events, CLEAN)
+            mixed = gradient.states(self.events, FULL)
+            matters = [n for n in (*gradient.adds, *gradient.steps) if clean[n] != mixed[n]]
+            ends_clean = clean[self.events.exit] <= {CLEAN} and bool(gradient.zeros)
+            if matters and not ends_clean and not self._new(text):
+                raise NotPlain("no zero_grad() in this function: the gradients accumulate")
+            states[text] = clean
+        return states
+
+    def _new(self, text: str) -> bool:
+        """Whether the optimizer and what it trains are made in this function: no earlier gradient can be left."""
+        made = self.made[text]
+        if made is None or function_of(self.unit, made.call) is not self.function:
+            return False
+        if made.arrays:
+            return True
+        scope = self.unit.scopes.of.get(self.function)
+        for model in made.source.models:
+            bindings = scope.bindings.get(model, []) if scope is not None else []
+            if not bindings or any(b.kind != "assign" for b in bindings):
+                return False
+        return True
+
+    def _runs(self, mine: Sequence[Node], live: Mapping[Node, list[str]]) -> list[list[Node]]:
+        """The backward nodes, those together that follow each other directly: their losses are summed."""
+        runs: list[list[Node]] = []
+        for node in sorted(mine, key=lambda n: self.unit.tree.start(n.call)):
+            last = runs[-1][-1] if runs else None
+            if last is not None and last.stmt is not None and node.stmt is not None:
+                block = block_of(last.stmt, self.unit.tree.parents)
+                follows = node.stmt in block and block.index(node.stmt) == block.index(last.stmt) + 1
+                named = isinstance(self.losses[node], ast.Name) and isinstance(self.losses[last], ast.Name)
+                if follows and named and live[last] == live[node]:
+                    runs[-1].append(node)
+                    continue
+            runs.append([node])
+        return runs
+
+    def _pass(self, nodes: Sequence[Node], texts: Sequence[str], states: States, gone: tuple[ast.stmt, ...]) -> Pass:
+        stmts = tuple(n.stmt for n in nodes if isinstance(n.stmt, ast.Expr))
+        stmt, losses = stmts[0], tuple(self.losses[n] for n in nodes)
+        source = Source()
+        for text in texts:
+            source += self.source[text]
+        if source.arrays and source.models:
+            raise NotPlain("modules and single tensors are trained together")
+        block = block_of(stmt, self.unit.tree.parents)
+        acts = {n.stmt for n in self.events.nodes if n.kind in ("backward", "step")}
+        start = max((i + 1 for i in range(block.index(stmt)) if any(s in acts for s in ast.walk(block[i]))), default=0)
+        region = find_region(self.plan, Place(self.function, block, stmt, start, gone), losses, source)
+        for node in nodes:
+            backward_arguments(node.call, kept=not region.carried)
+        trained = [m for t in self.steps for m in self.source.get(t, Source()).models]
+        for other in region.others:
+            for model in source.models:
+                if not separate(self.unit, stmt, model, other, trained):
+                    raise NotPlain(f"several modules take part: {other} may be a part of {model}")
+        adds: dict[str, str] = {}
+        for text in texts:
+            found = states[text][nodes[0]]
+            word = "first" if found == {CLEAN} else "more" if found == {FULL} else "either"
+            adds |= dict.fromkeys(self.source[text].units, word)
+        if source.arrays and set(adds.values()) != {"first"}:
+            raise NotPlain("gradients of single tensors accumulate")
+        return Pass(stmts, losses, source, region, adds)
+
+    def _update(self, text: str, node: Node, states: frozenset[str]) -> Update:
+        stmt = node.stmt
+        assert isinstance(stmt, ast.Expr)
+        if FULL not in states:
+            raise NotPlain("step() is called where no gradient was computed")
+        block = block_of(stmt, self.unit.tree.parents)
+        return Update(
+            stmt, self._driven(stmt), self.made[text], self.source[text], CLEAN in states, self.function, block
+        )
+
+    def _clips(self, order: Sequence[str], mine: Sequence[Node]) -> list[Clip]:
+        """The clipping statements of these gradients. Anything else between backward and step must leave them alone."""
+        whole = Source()
+        for source in self.source.values():
+            whole += source
+        units = {u for t in order for u in self.source[t].units}
+        clips = []
+        for stmt in ast.walk(self.function):
+            if isinstance(stmt, ast.stmt) and (clip := read_clip(self.unit, stmt, whole)) is not None:
+                if set(clip.units) <= units:
+                    clips.append(clip)
+                elif set(clip.units) & units:
+                    raise NotPlain("a clipping takes several optimizers' gradients together")
+        acts: set[ast.stmt] = {n.stmt for n in self.events.nodes if n.stmt is not None}
+        models = {m for t in order for m in self.source[t].models}
+        between = Between(self.unit, set(order), models, acts | {c.stmt for c in clips})
+        steps = {n.stmt for t in order for n in self.steps[t] if n.stmt is not None}
+        for node in mine:
+            assert node.stmt is not None
+            between.check(node.stmt, steps)
+        return clips
+
+    def _sets(
+        self, node: Node, order: Sequence[str], passes: Sequence[Pass], updates: Sequence[Update]
+    ) -> tuple[str, ...]:
+        """The units whose variable a zero_grad statement must set to None: somebody asks before it is assigned."""
+        mine = [t for t in order if node in self.gradients[t].zeros]
+        return tuple(u for t in mine for u in self.source[t].units if self._asked(node, t, u, passes, updates))
+
+    def _asked(self, node: Node, text: str, unit: str, passes: Sequence[Pass], updates: Sequence[Update]) -> bool:
+        first = {s for p in passes for s in p.stmts if p.adds.get(unit) == "first"}
+        asking = {s for p in passes for s in p.stmts if p.adds.get(unit) == "either"}
+        asking |= {u.stmt for u in updates if u.guarded and unit in u.source.units}
+        gradient = self.gradients[text]
+        stops = {*gradient.zeros, *(n for n in self.events.nodes if n.stmt in first)}
+        return any(n.stmt in asking for n in gradient.reached(node, stops) if n.stmt is not None)
+
+
+def _no_shared(order: Sequence[str], sources: Mapping[str, Source]) -> None:
+    units = [u for t in order for u in sources[t].units]
+    if len(set(units)) != len(units):
+        raise NotPlain("two optimizers train the same module")
+
+
+def _no_grad_reads(unit: Unit, function: ast.AST) -> None:
+    for node in ast.walk(function):
+        if isinstance(node, ast.Attribute) and node.attr == "grad" and unit.resolve(node) is None:
+            raise NotPlain(f"`{ast.unparse(node)}` is read or written: in JAX gradients are values")

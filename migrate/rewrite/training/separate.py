@@ -1,0 +1,101 @@
+"""Whether two modules share no parameters, as far as the source shows."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection
+
+from ...read.facts import FunctionFacts
+from ...read.unit import Unit
+from .flow import uses
+from .roles import function_of
+
+_COPIES = ("copy.deepcopy",)
+
+
+def separate(unit: Unit, node: ast.AST, one: str, other: str, trained: Collection[str]) -> bool:
+    """Whether the modules `one` and `other`, as spelled near `node`, are different ones. `trained` are those that have
+    optimizers of their own here."""
+    if one in trained and other in trained:
+        return True
+    first, second = _makers(unit, node, one), _makers(unit, node, other)
+    if first is None or second is None:
+        return _separate_arguments(unit, node, one, other)
+    return _independent(unit, first, other) and _independent(unit, second, one)
+
+
+def _makers(unit: Unit, node: ast.AST, text: str) -> list[ast.expr] | None:
+    """The expressions that are assigned to a name of this file or an attribute of this class; None: not all known."""
+    if text.startswith("self."):
+        cls = unit.tree.class_of(node)
+        found = [s for s in ast.walk(cls) if isinstance(s, ast.Assign)] if cls is not None else []
+        values = [s.value for s in found if any(ast.unparse(t) == text for t in s.targets)]
+        return values or None
+    scope = unit.scope(node).lookup(text.partition(".")[0])
+    bindings = scope.bindings.get(text, []) if scope is not None else []
+    values = []
+    for binding in bindings:
+        stmt = unit.tree.parents.get(binding.node)
+        if binding.kind == "assign" and isinstance(stmt, ast.Tuple) and isinstance(stmt.ctx, ast.Store):
+            outer = unit.tree.parents[stmt]
+            pair = outer.value if isinstance(outer, ast.Assign) else None
+            if isinstance(pair, ast.Tuple) and len(pair.elts) == len(stmt.elts):
+                values.append(pair.elts[stmt.elts.index(binding.node)])  # type: ignore[arg-type]
+                continue
+        if not isinstance(stmt, ast.Assign) or binding.node not in stmt.targets:
+            return None
+        values.append(stmt.value)
+    return values or None
+
+
+def _independent(unit: Unit, values: list[ast.expr], other: str) -> bool:
+    """Whether all values are new modules that do not contain `other`."""
+    for value in values:
+        built = value
+        while isinstance(built, ast.Call) and isinstance(built.func, ast.Attribute) and _placed(built.func.attr):
+            built = built.func.value
+        if isinstance(built, ast.Name) and ast.unparse(built) != other and "." not in other:
+            continue  # `self.generator = generator`: compared by name with what the other one is made of
+        if not isinstance(built, ast.Call):
+            return False
+        if unit.resolve(built.func) in _COPIES:
+            continue
+        root = other.rpartition(".")[2]
+        if root in uses(list(built.args) + [k.value for k in built.keywords]).reads:
+            return False
+        if isinstance(built.func, ast.Attribute) and root in uses(built.func).reads:
+            return False
+    return True
+
+
+def _placed(name: str) -> bool:
+    return name in ("to", "cuda", "cpu", "train", "eval", "float", "half", "double")
+
+
+def _separate_arguments(unit: Unit, node: ast.AST, one: str, other: str) -> bool:
+    """Whether two parameters of a function get different, separately made modules at each of its calls."""
+    function = function_of(unit, node)
+    facts = unit.functions.get(function)
+    if not isinstance(facts, FunctionFacts) or facts.owner is not None:
+        return False
+    names = [a.arg for a in [*facts.node.args.posonlyargs, *facts.node.args.args]]
+    if one not in names or other not in names:
+        return False
+    calls = [
+        c
+        for c in unit.tree.parents
+        if isinstance(c, ast.Call) and isinstance(c.func, ast.Name) and unit.local(c.func) is facts
+    ]
+    return bool(calls) and all(_different(unit, c, names.index(one), names.index(other)) for c in calls)
+
+
+def _different(unit: Unit, call: ast.Call, one: int, other: int) -> bool:
+    if max(one, other) >= len(call.args):
+        return False
+    first, second = call.args[one], call.args[other]
+    if not isinstance(first, ast.Name) or not isinstance(second, ast.Name) or first.id == second.id:
+        return False
+    makers = _makers(unit, first, first.id), _makers(unit, second, second.id)
+    if makers[0] is None or makers[1] is None:
+        return False
+    return _independent(unit, makers[0], second.id) and _independent(unit, makers[1], first.id)
