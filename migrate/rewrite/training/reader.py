@@ -176,7 +176,7 @@ class Reader:
         return Routine(self.function, tuple(passes), tuple(updates), zeros, tuple(clips), fresh)
 
     def _states(self, order: Sequence[str]) -> States:
-        """What each optimizer's gradient may be before each node. Raises NotPlain when gradients may be left from before
+        """What each gradient may be before each node. Raises NotPlain when gradients may be left from before
         the function was called."""
         states = {}
         for text in order:
