@@ -175,9 +175,8 @@ def bound(unit: Unit, node: ast.expr) -> ast.expr:
 def _grows(unit: Unit, name: str, scope: object) -> bool:
     """Whether a list gets more members after it was made."""
     return any(
-        isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name) and n.value.id == name and n.attr in GROWING
-        for n in unit.tree.parents
-    ) or any(isinstance(n, ast.AugAssign) and ast.unparse(n.target) == name for n in unit.tree.parents)
+        isinstance(n.value, ast.Name) and n.value.id == name and n.attr in GROWING for n in unit.tree.all(ast.Attribute)
+    ) or any(ast.unparse(n.target) == name for n in unit.tree.all(ast.AugAssign))
 
 
 def whole_modules(unit: Unit, node: ast.expr) -> tuple[str, ...] | None:

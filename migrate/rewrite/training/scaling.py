@@ -65,8 +65,8 @@ def _made(unit: Unit, node: ast.expr) -> bool:
 def plan_scaling(plan: Plan) -> None:
     """Take out what a scaler does beside the loss and the step, and its construction where nothing else uses it."""
     unit = plan.unit
-    for node in list(unit.tree.parents):
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node in plan.taken:
+    for node in unit.tree.all(ast.Call):
+        if not isinstance(node.func, ast.Attribute) or node in plan.taken:
             continue
         stmt = unit.tree.parents[node]
         if node.func.attr in _IDLE and isinstance(stmt, ast.Expr) and is_scaler(unit, node.func.value):
@@ -78,8 +78,8 @@ def plan_scaling(plan: Plan) -> None:
             inner = scaled(unit, node)
             plan.whole[node] = Whole(lambda w, inner=inner: w.text(inner), 0, (inner,))  # type: ignore[misc]
             plan.found("JM002", node, "torch.GradScaler.scale", "the loss is not scaled")
-    for node in list(unit.tree.parents):
-        if isinstance(node, ast.Call) and unit.resolve(node.func) in NAMES and node not in plan.taken:
+    for node in unit.tree.all(ast.Call):
+        if unit.resolve(node.func) in NAMES and node not in plan.taken:
             _construction(plan, node)
 
 

@@ -81,11 +81,7 @@ def _separate_arguments(unit: Unit, node: ast.AST, one: str, other: str) -> bool
     names = [a.arg for a in [*facts.node.args.posonlyargs, *facts.node.args.args]]
     if one not in names or other not in names:
         return False
-    calls = [
-        c
-        for c in unit.tree.parents
-        if isinstance(c, ast.Call) and isinstance(c.func, ast.Name) and unit.local(c.func) is facts
-    ]
+    calls = [c for c in unit.tree.all(ast.Call) if isinstance(c.func, ast.Name) and unit.local(c.func) is facts]
     return bool(calls) and all(_different(unit, c, names.index(one), names.index(other)) for c in calls)
 
 
