@@ -122,11 +122,19 @@ def _only_torch_binds(name: str, scopes: Scopes) -> bool:
     return all(of_torch(b.target) for b in bindings)
 
 
+def _same_inside(scope: Scope, name: str) -> bool:
+    """Whether a function binds the name by the very import that the module is to have."""
+    if scope.kind == "module" or name not in KNOWN:
+        return False
+    (target,) = (b.target for b in Scopes(ast.parse(KNOWN[name]), "").module.bindings[name])
+    return all(b.target == target for b in scope.bindings[name])
+
+
 def _wanted(
     tree: Tree, scopes: Scopes, free: Mapping[str, int], direct: set[str], layer_module: str
 ) -> tuple[list[str], set[str]]:
     """The lines of new imports, and the names that they bring."""
-    bound = {n for s in scopes.of.values() if s.kind != "class" for n in s.bindings}
+    bound = {n for s in scopes.of.values() if s.kind != "class" for n in s.bindings if not _same_inside(s, n)}
     plain = [n for n in ORDER if n in free and n not in bound]
     lines = [KNOWN[n] for n in plain]
     brought = {*plain, *direct}

@@ -81,6 +81,9 @@ def _arguments(plan: Plan, row: Row, node: ast.Call, receiver: ast.expr | None, 
         if name in known or name not in signature.by_name or (name == first and name in ("self", "input")):
             continue
         default = signature.by_name[name].default
+        if name == "dtype" and plan.unit.resolve(value) in ("torch.float32", "torch.float"):
+            remove_argument(plan, node, value)  # what the library's layers are made of
+            continue
         if name in row.refuse and ast.unparse(value) != default:
             return f"{name} has no counterpart. {row.refuse[name]}"
         if name in row.drop or name == row.get("effect_arg") or ast.unparse(value) == default:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from .loading import Blocker, forget, load, namespace
+from .loading import Blocker, forget, load, namespace, root
 
 sys.meta_path.insert(0, Blocker())
 
@@ -53,7 +53,7 @@ def work(job: Path) -> None:
         last = item.case
         converted = Converted(item, settings(item.case, options), dropouts)
         perform(item, converted.steps())
-        forget(item.file.parent)
+        forget(root(item.file))
 
 
 class Converted:

@@ -16,11 +16,22 @@ BLOCKED = ("torch", "torchvision", "torchaudio", "functorch", "jaxmigrate")
 
 
 class Blocker(importlib.abc.MetaPathFinder):
-    """Makes the named packages impossible to import, as if they were not installed."""
+    """Makes the named packages impossible to import, as if they were not installed.
+
+    A package of such a name that lies beside the program is the program's own (a converted torchvision).
+    """
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> None:
-        if name.partition(".")[0] in BLOCKED:
+        if path is None and name in BLOCKED and not Path(sys.path[0], name, "__init__.py").is_file():
             raise ModuleNotFoundError(f"No module named {name!r} (blocked: the converted program must not need it)")
+
+
+def root(file: Path) -> Path:
+    """The folder from which a file and its siblings are imported: the one around all packages that it lies in."""
+    folder = file.resolve().parent
+    while (folder / "__init__.py").is_file():
+        folder = folder.parent
+    return folder
 
 
 def load(file: Path) -> ModuleType:
@@ -29,17 +40,16 @@ def load(file: Path) -> ModuleType:
     Where the package's `__init__` cannot be imported, the file is imported with an empty package around it.
     Raises whatever the file raises.
     """
-    file = file.resolve()
-    names, folder = [file.stem], file.parent
-    while (folder / "__init__.py").is_file():
-        names.insert(0, folder.name)
-        folder = folder.parent
+    file, folder = file.resolve(), root(file)
+    names = list(file.relative_to(folder).with_suffix("").parts)
     if len(names) == 1:
         return _load_alone(file)
+    if names[-1] == "__init__":
+        names.pop()
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
     try:
-        importlib.import_module(".".join(names[:-1]))
+        importlib.import_module(".".join(names[:-1] or names))
     except Exception:
         for depth in range(1, len(names)):
             name = ".".join(names[:depth])

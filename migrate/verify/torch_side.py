@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from .leaves import draw, fill, specs
-from .loading import forget, load, namespace
+from .loading import forget, load, namespace, root
 from .torch_dropout import Dropouts
 from .torch_trace import traced
 from .torch_values import changed, outputs, scalar_loss, to_numpy
@@ -35,7 +35,7 @@ def work(job: Path) -> None:
     for item in items:
         original = Original(item, settings(item.case, options), dropouts)
         perform(item, original.steps())
-        forget(item.file.parent)
+        forget(root(item.file))
 
 
 @dataclass(frozen=True)

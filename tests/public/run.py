@@ -1,55 +1,151 @@
 #!/usr/bin/env python
 """Convert public PyTorch programs unmodified and verify each against torch: `python tests/public/run.py [--only vit]`.
 
-The programs are listed in corpus/public.toml and downloaded from PyPI into .cache/public. Each file is converted by
-the command line, then both programs run with the same weights and inputs: train and eval mode, outputs and gradients.
-What the verdicts mean is in tests/measure.py. Exit status 1 when any is WRONG.
+The programs are listed in corpus/public.toml and downloaded from PyPI into .cache/public. Each is converted by the
+command line together with what it imports from its own package, then both programs run with the same weights and
+inputs: train and eval mode, outputs, gradients and buffers. What the verdicts mean is in tests/measure.py. Exit status
+1 when any is WRONG.
 """
 
 from __future__ import annotations
 
 import argparse
 import concurrent.futures
+import itertools
+import os
+import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import measure
-from judged import verified
+from closure import lay_out
+from judged import Program, verify_together
+
+# What takes the place of a package that no example needs: any name of it can be imported, called and subclassed.
+STAND_IN = """
+class Anything:
+    def __init__(self, *args, **kwargs):
+        pass
+
+    def __call__(self, *args, **kwargs):
+        return args[0] if len(args) == 1 and callable(args[0]) else Anything()
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Anything()
+
+    def __mro_entries__(self, bases):
+        return (object,)
 
 
-def score(program: dict[str, Any], packages: dict[str, str], keep: Path | None) -> measure.Measured:
-    """Convert and verify one program; with `keep` the output stays in that folder."""
-    source = measure.package(program["package"], packages[program["package"]]) / program["file"]
+class Package(types.ModuleType):
+    __path__ = []
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Anything()
+
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        top = name.partition(".")[0]
+        return importlib.util.spec_from_loader(name, self) if top in NAMES else None
+
+    def create_module(self, spec):
+        return Package(spec.name)
+
+    def exec_module(self, module):
+        pass
+
+
+sys.meta_path.append(Finder())
+"""
+
+
+def support(listed: dict[str, Any]) -> Path:
+    """A folder with the packages without torch that programs import, installed when it lacks them."""
+    pins = [f"{name}=={version}" for name, version in sorted(listed["support"].items())]
+    folder = measure.DOWNLOADS / ("support-" + "-".join(pins).replace("==", "-"))
+    if not folder.exists():
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(folder)]
+        subprocess.run([*pip, *pins], check=True)
+    return folder
+
+
+def prepare(package: str, programs: list[dict[str, Any]], listed: dict[str, Any], folder: Path) -> list[Program]:
+    """Lay the programs of a package out in `folder/src` and convert them into `folder/out`, all in one run."""
+    names = (package, *listed["together"].get(package, ()))
+    roots = [folder / "entries", *(measure.package(name, listed["packages"][name]) for name in names)]
+    source, output = folder / "src", folder / "out"
+    for path in (source, folder / "entries"):
+        path.mkdir(parents=True, exist_ok=True)
+    files, needs = [], []
+    for program in programs:
+        file = program.get("file") or f"use_{program['name'].rpartition('/')[2]}.py"
+        if "entry" in program:
+            (folder / "entries" / file).write_text(program["entry"], encoding="utf-8")
+        files.append(file)
+        needs.append({str(source / path) for path in lay_out(roots, file, source)})
+    done = measure.convert(source, output, folder / "report.json")
+    made = []
+    for program, file, paths in zip(programs, files, needs, strict=True):
+        findings = tuple(f for f in done.findings if f["path"] in paths)
+        error = next((f"{f['code']} {Path(f['path']).name}: {f['message']}" for f in findings if f["code"] > "JM9"), "")
+        converted = measure.Converted(output / file, findings, error)
+        made.append(Program(program["name"], source / file, converted, program["example"]))
+    return made
+
+
+def stand_ins(names: tuple[str, ...], folder: Path) -> None:
+    """Let Python start with stand-ins for the named packages: a `sitecustomize` in `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    text = f"import importlib.util, sys, types\n\nNAMES = {set(names) or '()'}\n{STAND_IN}"
+    (folder / "sitecustomize.py").write_text(text, encoding="utf-8")
+
+
+def score(
+    package: str, programs: list[dict[str, Any]], listed: dict[str, Any], keep: Path | None, together: int
+) -> list[measure.Measured]:
+    """Convert and verify programs of a package; with `keep` everything stays in that folder."""
     with tempfile.TemporaryDirectory() as scratch:
-        folder = keep / program["name"].replace("/", "__") if keep else Path(scratch)
-        folder.mkdir(parents=True, exist_ok=True)
-        converted = measure.convert(source, folder / source.name, folder / "report.json")
-        return verified(program["name"], source, converted, [program["example"]])
+        folder = (keep or Path(scratch)).resolve() / package
+        prepared = prepare(package, programs, listed, folder)
+        stand_ins(tuple(listed["stand_ins"].get(package, ())), folder / "site")
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(folder / "site"), str(support(listed))])
+        parts = [prepared[i : i + together] for i in range(0, len(prepared), together)]
+        return [result for part in parts for result in verify_together(part)]
 
 
 def page(results: list[measure.Measured], packages: dict[str, str]) -> str:
-    """docs/public.md."""
+    """docs/wild.md."""
     pins = ", ".join(f"{name} {version}" for name, version in sorted(packages.items()))
+    reasons = Counter(name for r in results if r.verdict != "equal" for name in dict.fromkeys(r.left))
     head = [
-        "# Public programs",
+        "# Public models",
         "",
-        "Written by `python tests/public/run.py --docs`. Files of public packages, converted unmodified and run in",
-        "both frameworks with the same weights: outputs and gradients, in train and in eval mode. `equal`: each number",
-        "agrees; `reported`: the report says what was left, and the program does not run to equal numbers without it;",
-        "`crash`: nothing was reported and it does not run; `WRONG`: nothing was reported and a number differs. Errors",
-        "are relative to the largest value compared, at least 1.",
+        "Written by `make wild` (`python tests/public/run.py --docs`). Models of public packages, converted unmodified",
+        "and run in both frameworks with the same weights: outputs, gradients and buffers, in train and in eval mode.",
+        "`equal`: each number agrees; `reported`: the report says what was left, and the program does not run to equal",
+        "numbers without it; `crash`: nothing was reported and it does not run; `WRONG`: nothing was reported and a",
+        "number differs. Errors are relative to the largest value compared, at least 1. A model is converted together",
+        "with the files of its package that it imports; `left` counts all of them.",
         "",
         f"Packages: {pins}.",
         "",
         f"{measure.totals(results)}.",
         "",
     ]
-    return "\n".join([*head, *measure.markdown(results), ""])
+    tail = ["", "What was left most often in the models that are not equal:", ""]
+    tail += [f"- {name}: {count}" for name, count in reasons.most_common(25)]
+    return "\n".join([*head, *measure.markdown(results), *(tail if reasons else []), ""])
 
 
 def main() -> int:
@@ -57,24 +153,28 @@ def main() -> int:
     parser.add_argument("--only", default="", help="substring of a program's name")
     parser.add_argument("--limit", type=int, default=0, help="the first so many")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--keep", type=Path, help="leave converted files and reports in this folder")
-    parser.add_argument("--docs", action="store_true", help="write docs/public.md")
+    parser.add_argument("--together", type=int, default=4, help="programs that one pair of processes runs")
+    parser.add_argument("--keep", type=Path, help="leave sources, converted files and reports in this folder")
+    parser.add_argument("--docs", action="store_true", help="write docs/wild.md")
     args = parser.parse_args()
     listed = measure.public()
-    programs = [p for p in listed["program"] if args.only in p["name"]]
+    programs = sorted((p for p in listed["program"] if args.only in p["name"]), key=lambda p: p["package"])
     programs = programs[: args.limit] if args.limit else programs
     if not programs:
         parser.error("no program matches")
     start = time.monotonic()
+    jobs = [(package, list(mine)) for package, mine in itertools.groupby(programs, key=lambda p: p["package"])]
     results = []
-    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-        for result in pool.map(lambda p: score(p, listed["packages"], args.keep), programs):
-            print(measure.row(result), flush=True)
-            results.append(result)
+    with concurrent.futures.ProcessPoolExecutor(args.jobs) as pool:
+        settings = (itertools.repeat(setting) for setting in (listed, args.keep, args.together))
+        for some in pool.map(score, *zip(*jobs, strict=True), *settings):
+            for result in some:
+                print(measure.row(result), flush=True)
+                results.append(result)
     print(f"{measure.totals(results)}; {time.monotonic() - start:.0f} s")
     if args.docs:
         used = {p["package"]: listed["packages"][p["package"]] for p in programs}
-        (measure.ROOT / "docs" / "public.md").write_text(page(results, used), encoding="utf-8")
+        (measure.ROOT / "docs" / "wild.md").write_text(page(results, used), encoding="utf-8")
     return int(any(r.verdict == "WRONG" for r in results))
 
 

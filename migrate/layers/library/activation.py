@@ -13,8 +13,7 @@ def leaky_relu(input, negative_slope=0.01):
 
 def prelu(input, weight):
     """leaky_relu whose slope is `weight`: one for all, or one for each channel."""
-    if input.ndim > 1:
-        weight = weight.reshape((1, -1) + (1,) * (input.ndim - 2))
+    weight = weight.reshape((1, -1) + (1,) * (input.ndim - 2) if input.ndim > 1 else (-1,) * input.ndim)
     return jnp.where(input > 0, input, weight * input)
 
 
@@ -70,17 +69,17 @@ def celu(input, alpha=1.0):
 
 def softmax(input, dim=None):
     """Softmax over `dim`; None is dimension 0 of a 0-, 1- or 3-dimensional input and 1 of any other."""
-    return jax.nn.softmax(input, axis=_softmax_dim(input, dim))
+    return jax.nn.softmax(jnp.atleast_1d(input), axis=_softmax_dim(input, dim)).reshape(input.shape)
 
 
 def log_softmax(input, dim=None):
     """Logarithm of the softmax over `dim`; None as in softmax."""
-    return jax.nn.log_softmax(input, axis=_softmax_dim(input, dim))
+    return jax.nn.log_softmax(jnp.atleast_1d(input), axis=_softmax_dim(input, dim)).reshape(input.shape)
 
 
 def softmin(input, dim=None):
     """Softmax of -x over `dim`; None as in softmax."""
-    return jax.nn.softmax(-input, axis=_softmax_dim(input, dim))
+    return softmax(-input, dim)
 
 
 def _softmax_dim(input, dim):

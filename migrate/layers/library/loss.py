@@ -124,8 +124,7 @@ def poisson_nll_loss(input, target, log_input=True, full=False, eps=1e-8, reduct
     """Negative log-likelihood of a Poisson distribution; `full` adds Stirling's approximation of log(target!)."""
     loss = jnp.exp(input) - target * input if log_input else input - target * jnp.log(input + eps)
     if full:
-        safe = jnp.where(target > 1, target, 1)
-        stirling = safe * jnp.log(safe) - safe + 0.5 * jnp.log(2 * math.pi * safe)
+        stirling = target * jnp.log(target) - target + 0.5 * jnp.log(2 * math.pi * target)
         loss = loss + jnp.where(target > 1, stirling, 0)
     return _reduce(loss, reduction)
 

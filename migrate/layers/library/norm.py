@@ -39,11 +39,11 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
         mean, var = (_per_channel(a[...], input.ndim) for a in (running_mean, running_var))
         return _scale_and_shift(_normalize(input, mean, var, eps), weight, bias)
     count = input.size // input.shape[1]
-    if count < 2:
+    if count == 1:
         raise ValueError(f"batch_norm needs more than one value per channel in training, got shape {input.shape}")
     mean = input.mean(axes, keepdims=True)
     var = jnp.square(input - mean).mean(axes, keepdims=True)
-    if running_mean is not None:
+    if running_mean is not None and count:
         _update_running(running_mean, mean.reshape(-1), momentum)
         _update_running(running_var, var.reshape(-1) * (count / (count - 1)), momentum)
     return _scale_and_shift(_normalize(input, mean, var, eps), weight, bias)

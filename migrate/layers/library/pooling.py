@@ -196,7 +196,8 @@ class AvgPool3d(_AvgPool):
 def _lp_pool(input, n, norm_type, kernel_size, stride, ceil_mode):
     count = math.prod(_tuple(kernel_size, n))
     total = _avg_pool(input**norm_type, n, kernel_size, stride, 0, ceil_mode, True) * count
-    return (jnp.sign(total) * jax.nn.relu(jnp.abs(total))) ** (1 / norm_type)
+    # The factor changes no value: it makes the gradient of an all-zero window NaN, which it is in torch.
+    return (total * (total != 0)) ** (1 / norm_type)
 
 
 def lp_pool1d(input, norm_type, kernel_size, stride=None, ceil_mode=False):
@@ -207,6 +208,11 @@ def lp_pool1d(input, norm_type, kernel_size, stride=None, ceil_mode=False):
 def lp_pool2d(input, norm_type, kernel_size, stride=None, ceil_mode=False):
     """p-norm over windows of (..., H, W)."""
     return _lp_pool(input, 2, norm_type, kernel_size, stride, ceil_mode)
+
+
+def lp_pool3d(input, norm_type, kernel_size, stride=None, ceil_mode=False):
+    """p-norm over windows of (..., D, H, W)."""
+    return _lp_pool(input, 3, norm_type, kernel_size, stride, ceil_mode)
 
 
 class _LPPool(nnx.Module):
@@ -231,6 +237,12 @@ class LPPool2d(_LPPool):
     """p-norm over windows of (..., H, W)."""
 
     ndim = 2
+
+
+class LPPool3d(_LPPool):
+    """p-norm over windows of (..., D, H, W)."""
+
+    ndim = 3
 
 
 def _place(values, indices, size):

@@ -165,7 +165,7 @@ def _short(context: Context, stmt: ast.Expr, written: Written, place: Place) -> 
 
     def build(writer: Writer) -> list[str]:
         text = context.base_text(place)
-        value = "0" if name == "zero_" else writer.at_level(call.args[0], 1)
+        value = "0" if name == "zero_" else writer.at_level(call.args[0], 1, enclosed=False)
         if not place.steps:
             return [f"{text} {SYMBOLS.get(name, '')}= {value}"]
         if name in SETTING:

@@ -1,0 +1,69 @@
+"""The files that a program of a package needs: itself and, transitively, what it imports from the same packages."""
+
+from __future__ import annotations
+
+import ast
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+
+def lay_out(roots: Sequence[Path], file: str, target: Path) -> list[Path]:
+    """Copy `file` (relative to one of `roots`, unpacked wheels) and what it imports from the roots into `target`.
+
+    Every package gets an `__init__.py`: its own where something is imported from the package itself, else an empty
+    one, so that nothing runs that the program does not ask for. Returns the copied files, relative to `target`.
+    """
+    needed: dict[str, Path] = {}
+    todo = [_find(roots, file)]
+    while todo:
+        root, relative = todo.pop()
+        if str(relative) in needed:
+            continue
+        needed[str(relative)] = root
+        for parts in _imports((root / relative).read_text(encoding="utf-8"), relative):
+            found = _module(roots, parts)
+            if found is not None:
+                todo.append(found)
+    for name, root in needed.items():
+        destination = target / name
+        destination.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(root / name, destination)
+    for name in needed:
+        for parent in list((target / name).relative_to(target).parents)[:-1]:
+            (target / parent / "__init__.py").touch()
+    return [Path(name) for name in needed]
+
+
+def _find(roots: Sequence[Path], file: str) -> tuple[Path, Path]:
+    for root in roots:
+        if (root / file).is_file():
+            return root, Path(file)
+    raise FileNotFoundError(f"{file}: in none of {', '.join(map(str, roots))}")
+
+
+def _module(roots: Sequence[Path], parts: tuple[str, ...]) -> tuple[Path, Path] | None:
+    """The file of a dotted name: a module, or a package's `__init__.py`."""
+    for root in roots:
+        path = Path(*parts)
+        if (root / path.with_suffix(".py")).is_file():
+            return root, path.with_suffix(".py")
+        if (root / path / "__init__.py").is_file():
+            return root, path / "__init__.py"
+    return None
+
+
+def _imports(text: str, relative: Path) -> Iterator[tuple[str, ...]]:
+    """Every dotted name that an import of the file may load: `from a.b import c` gives a.b.c and a.b."""
+    package = relative.parent.parts
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            yield from (tuple(alias.name.split(".")) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else ()
+            base = (*base, *(node.module.split(".") if node.module else ()))
+            submodules = {alias.name for alias in node.names}
+            for name in submodules:
+                yield (*base, name)
+            if base:
+                yield base
