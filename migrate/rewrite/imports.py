@@ -246,7 +246,7 @@ def _whole_line(text: str, start: int, end: int) -> tuple[int, int, str]:
             stop += 1
         return start, stop, ""
     if text[stop : stop + 1] not in ("", "\r", "\n"):
-        return start, end, ""  # a comment stays
+        return start, end, "pass" if text[line:start] else ""  # a comment stays
     if text[stop : stop + 2] == "\r\n":
         stop += 2
     elif stop < len(text):

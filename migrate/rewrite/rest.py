@@ -29,7 +29,7 @@ def _names(plan: Plan, written: Written) -> None:
     exact = {n for n, f in plan.nodes if fate(f.code) in ("exact", "stated")}
     for node in tree.both(ast.Name, ast.Attribute):
         dotted = _torch(plan.unit, node)
-        if dotted in rest and not _settled(plan, node, exact, covered):
+        if dotted in rest and not plan.project.holds(dotted) and not _settled(plan, node, exact, covered):
             if _by_name(plan, node):
                 plan.found("JM304", node, dotted, f"which name of {dotted} this is shows only at run time")
             else:
@@ -91,6 +91,8 @@ def _imports(plan: Plan, written: Written) -> None:
         for alias in stmt.names:
             name = binds(stmt, alias)
             if not leads_to_torch(stmt, alias) or name in words or (name, alias.name) not in written.kept:
+                continue
+            if isinstance(stmt, ast.ImportFrom) and plan.project.holds(f"{stmt.module}.{alias.name}"):
                 continue
             if alias.name == "*":
                 message = "a star import: the names it brings are not seen"

@@ -104,7 +104,7 @@ def _foreign_value(plan: Plan, node: ast.Attribute | ast.Name, dotted: str) -> N
     parent = plan.unit.tree.parents.get(node)
     top = dotted.partition(".")[0]
     called = isinstance(parent, ast.Call) and parent.func is node
-    if called or isinstance(parent, ast.Attribute) or top == "einops" or plan.project.find(dotted) is not None:
+    if called or isinstance(parent, ast.Attribute) or top == "einops" or plan.project.holds(dotted):
         return
     if "." in dotted and top in packages():
         plan.found("JM303", node, dotted, f"{top} is built on torch", advice=str(packages()[top]))
