@@ -104,10 +104,10 @@ def prepare(package: str, programs: list[dict[str, Any]], listed: dict[str, Any]
     return made
 
 
-def stand_ins(names: tuple[str, ...], folder: Path) -> None:
-    """Let Python start with stand-ins for the named packages: a `sitecustomize` in `folder`."""
+def start_with(names: tuple[str, ...], setup: str, folder: Path) -> None:
+    """Let Python start with stand-ins for the named packages, then `setup`: a `sitecustomize` in `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
-    text = f"import importlib.util, sys, types\n\nNAMES = {set(names) or '()'}\n{STAND_IN}"
+    text = f"import importlib.util, sys, types\n\nNAMES = {set(names) or '()'}\n{STAND_IN}\n{setup}\n"
     (folder / "sitecustomize.py").write_text(text, encoding="utf-8")
 
 
@@ -118,7 +118,7 @@ def score(
     with tempfile.TemporaryDirectory() as scratch:
         folder = (keep or Path(scratch)).resolve() / package
         prepared = prepare(package, programs, listed, folder)
-        stand_ins(tuple(listed["stand_ins"].get(package, ())), folder / "site")
+        start_with(tuple(listed["stand_ins"].get(package, ())), listed["setup"].get(package, ""), folder / "site")
         os.environ["PYTHONPATH"] = os.pathsep.join([str(folder / "site"), str(support(listed))])
         parts = [prepared[i : i + together] for i in range(0, len(prepared), together)]
         return [result for part in parts for result in verify_together(part)]
