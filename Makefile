@@ -11,7 +11,7 @@ JOBS ?= 2
 export JAX_PLATFORMS ?= cpu
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test lint pytest cases golden oracle-ops oracle public bench docs venv clean
+.PHONY: help demo test lint pytest cases golden oracle-ops oracle-modules oracle public wild bench docs venv clean
 
 help:
 	@echo "make demo        convert a program of corpus/, show the diff, compare both programs (DEMO=file)"
@@ -20,7 +20,9 @@ help:
 	@echo "make cases       the table of real-world traps"
 	@echo "make golden      whole programs, converted and compared with torch"
 	@echo "make oracle-ops  PyTorch's own test databases: pass / reported / crash / WRONG"
-	@echo "make public      unmodified public packages, converted and compared (downloads them)"
+	@echo "make oracle-modules  the same for torch.nn's modules: docs/oracle-modules.md"
+	@echo "make wild        models of public packages, converted unmodified and compared (downloads them): docs/wild.md"
+	@echo "make public      whole public packages: every file parses, keeps its comments, converts once"
 	@echo "make bench       lines converted in a second"
 	@echo "make docs        docs/rules/, docs/codes.md and docs/sharp-bits.md"
 
@@ -49,8 +51,13 @@ golden: $(READY)
 oracle-ops: $(READY)
 	$(BIN)/python tests/oracle/run.py ops
 
+oracle-modules: $(READY)
+	$(BIN)/python tests/oracle/run.py modules --docs
+
+wild: $(READY)
+	$(BIN)/python tests/public/run.py --docs
+
 public: $(READY)
-	$(BIN)/python tests/public/run.py
 	$(BIN)/python tests/public/whole.py
 
 bench: $(READY)
