@@ -14,17 +14,17 @@ from .read.unit import Unit
 from .report.findings import Finding, Outcome, fate
 from .rewrite import passes
 from .rewrite.imports import Written, fix_imports
+from .rewrite.kept import Stays, keep_statements
 from .rewrite.plan import Plan
 from .rewrite.rest import report_rest
 from .rewrite.todo import mark_left
 from .rewrite.writer import Writer
 
 
-def convert_unit(
-    unit: Unit, project: Project, needs: Needs, settings: Settings, layer_module: str = "nnx_layers"
-) -> Outcome:
-    """Convert one understood file. Never raises for what it holds: a failing rule is JM903, a bad output JM902."""
-    source = unit.source
+def convert_unit(unit: Unit, project: Project, needs: Needs, settings: Settings, stays: Stays | None = None) -> Outcome:
+    """Convert one understood file, but for the statements that stay. Never raises for what it holds: a failing rule is
+    JM903, a bad output JM902."""
+    source, layer_module = unit.source, unit.source.layers
     names: Mapping[str, Layer] = catalogue()
     if unit.fault:
         return _failed(source, "JM903", unit.fault)
@@ -32,6 +32,8 @@ def convert_unit(
     try:
         for run in passes():
             run(plan)
+        if stays is not None:
+            keep_statements(plan, stays)
         written = _write(plan, settings, layer_module)
     except RecursionError:
         return _failed(source, "JM903", "the file is nested too deeply for this tool")

@@ -7,12 +7,15 @@ import gc
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from .config import Settings
 from .engine import convert_unit
 from .gate import is_layer_file, skipped, wants_conversion
+from .keep import Kept, find_kept
 from .layers import catalogue, emit
 from .notebooks import finish
+from .parallel import convert_each
 from .progress import Step, no_step
 from .read.infer import infer
 from .read.needs import find_needs, is_converted
@@ -21,7 +24,9 @@ from .read.source import Source
 from .read.unit import Unit
 from .report.findings import Finding, Outcome, Run
 from .rewrite.imports import leads_to_torch
+from .rewrite.kept import Stay, Stays, hide
 from .rulebook import RuleBook
+from .suppress import Suppression, suppressions, unused
 
 
 def convert_files(
@@ -38,7 +43,7 @@ def convert_files(
     `step` is told how far it is.
     """
     with _uncollected(), _deep():
-        return _convert(sources, book, settings or Settings(), step)
+        return _convert(sources, book, settings or Settings(), refused or {}, step)
 
 
 DEPTH = 10_000  # frames: sums of a thousand terms are nested a thousand deep
@@ -67,27 +72,89 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def _convert(sources: Sequence[Source], book: RuleBook, settings: Settings, step: Step) -> Run:
-    relevant = [s for s in sources if wants_conversion(s)]
-    everything = [s for s in sources if not is_layer_file(s)] if relevant else []
-    project, errors = open_project(everything, book)
-    infer(project)
-    needs = find_needs(project, book, catalogue())
-    units = {u.source.path: u for u in project.units}
-    outcomes: list[Outcome] = []
-    for source in sources:
-        if source.path in errors and wants_conversion(source):
-            outcomes.append(_unparsed(source, errors[source.path]))
-        elif source.path not in units or not _concerned(units[source.path]):
-            outcomes.append(skipped(source))
-        else:
-            outcomes.append(convert_unit(units[source.path], project, needs, settings, source.layers))
-        step("converting", len(outcomes), len(sources))
+def _convert(
+    sources: Sequence[Source], book: RuleBook, settings: Settings, refused: Mapping[str, frozenset[str]], step: Step
+) -> Run:
+    run = _Pass(sources, book, settings, step)
+    outcomes = run.outcomes({})
+    comments = {u.source.path: suppressions(u.tree) for u in run.units.values()}
+    found = {o.path: o.findings for o in outcomes}
+    if refused or any(c.verb == "keep" for cs in comments.values() for c in cs):
+        kept = find_kept(run.project, found, comments, refused)
+        stays = {unit.source.path: _stays(unit, k) for unit, k in kept.items()}
+        if stays:
+            run = _Pass(sources, book, settings, step, stays)
+            outcomes = run.outcomes(stays)
+    outcomes = [_judged(o, comments.get(o.path, ()), found[o.path]) for o in outcomes]
     outcomes = [finish(o, s, settings.outputs) for o, s in zip(outcomes, sources, strict=True)]
     layers = frozenset(name for o in outcomes for name in o.layers)
-    if any(c.is_module for u in units.values() for c in u.classes.values()):
+    if any(c.is_module for u in run.units.values() for c in u.classes.values()):
         layers |= {"load_state_dict"}
     return Run(tuple(outcomes), emit(layers) if layers else "", book.digest)
+
+
+class _Pass:
+    """The project, read and understood; statements in `stays` are not looked into."""
+
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        book: RuleBook,
+        settings: Settings,
+        step: Step,
+        stays: Mapping[str, Stays] | None = None,
+    ) -> None:
+        self.sources, self.settings, self.step = sources, settings, step
+        relevant = any(wants_conversion(s) for s in sources)
+        everything = [s for s in sources if not is_layer_file(s)] if relevant else []
+        step("reading", 0, len(everything))
+        self.project, self.errors = open_project(everything, book)
+        self.units = {u.source.path: u for u in self.project.units}
+        for path, stay in (stays or {}).items():
+            hide(self.units[path], stay)
+        step("understanding", 0, len(everything))
+        infer(self.project)
+        self.needs = find_needs(self.project, book, catalogue())
+
+    def outcomes(self, stays: Mapping[str, Stays]) -> list[Outcome]:
+        """One for each source, in the order given."""
+        found: dict[str, Outcome] = {}
+        todo: list[Unit] = []
+        for source in self.sources:
+            path = source.path
+            if path in self.errors and wants_conversion(source):
+                found[path] = _unparsed(source, self.errors[path])
+            elif path not in self.units or not _concerned(self.units[path]):
+                found[path] = skipped(source)
+            else:
+                todo.append(self.units[path])
+        made = convert_each(todo, lambda u: self._one(u, stays), self.settings.jobs, self.step)
+        found.update((u.source.path, o) for u, o in zip(todo, made, strict=True))
+        return [found[s.path] for s in self.sources]
+
+    def _one(self, unit: Unit, stays: Mapping[str, Stays]) -> Outcome:
+        return convert_unit(unit, self.project, self.needs, self.settings, stays.get(unit.source.path))
+
+
+def _stays(unit: Unit, kept: Kept) -> Stays:
+    tree = unit.tree
+    regions = [
+        Stay(tree.start(stmt), tree.end(stmt), why, stmt in kept.asked, tuple(kept.findings[stmt]))
+        for stmt, why in kept.reasons.items()
+    ]
+    return Stays(tuple(sorted(regions, key=lambda s: s.start)), kept.excused)
+
+
+def _judged(outcome: Outcome, comments: Sequence[Suppression], found: Sequence[Finding]) -> Outcome:
+    """The outcome with what comments accept marked, and comments that do nothing reported. `found` is what there was
+    before anything was kept."""
+    if not comments or outcome.status in ("skipped", "failed"):
+        return outcome
+    used = {c for c in comments if any(c.covers(f) for f in found)}
+    accepts = [c for c in comments if c.verb == "accept"]
+    findings = [replace(f, accepted=True) if any(c.covers(f) for c in accepts) else f for f in outcome.findings]
+    findings += unused(outcome.path, comments, used)
+    return replace(outcome, findings=tuple(sorted(findings)))
 
 
 def _concerned(unit: Unit) -> bool:

@@ -124,10 +124,12 @@ def _converted(sources: Sequence[Source], settings: Settings, refused: Refused) 
     kept = Cache.for_run(sources, settings, refused)
     run = kept.load() if kept else None
     if run is None:
+        from .parallel import useful_jobs
         from .project import convert_files
         from .rulebook import load_rules
 
         book = load_rules(settings.rules)
+        settings = replace(settings, jobs=settings.jobs or useful_jobs(sum(len(s.text) for s in sources)))
         with progress(len(sources)) as step:
             run = convert_files(sources, book, settings, refused=refused, step=step)
         if kept:

@@ -59,6 +59,8 @@ class Evaluator(Calls):
         self.unit = flow.unit
 
     def __call__(self, node: ast.expr, env: Env) -> Kind:
+        if self.unit.opaque and node in self.unit.opaque:
+            return UNKNOWN
         method = _METHODS.get(node.__class__)
         kind: Kind = method(self, node, env) if method else self._children(node, env)
         self.unit.kinds[node] = kind

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from ..rulebook.load import RuleBook, torch_names
@@ -18,7 +18,7 @@ from .usage import Usage
 @dataclass(eq=False)
 class Unit:
     """`module` is the dotted module name ("" when unknown). `kinds` is filled by `infer`,
-    `fault` says what went wrong there."""
+    `fault` says what went wrong there; `opaque` are nodes that nobody looks into."""
 
     source: Source
     tree: Tree
@@ -26,11 +26,17 @@ class Unit:
     book: RuleBook
     module: str = ""
     fault: str = ""
+    opaque: set[ast.AST] = field(default_factory=set)
     kinds: dict[ast.AST, Kind] = field(default_factory=dict)
     classes: dict[ast.ClassDef, ClassFacts] = field(default_factory=dict)
     functions: dict[ast.AST, FunctionFacts] = field(default_factory=dict)
     _resolved: dict[ast.AST, str | None] = field(default_factory=dict)
     _usages: dict[ast.AST, Usage] = field(default_factory=dict)
+
+    def hide(self, nodes: Iterable[ast.AST]) -> None:
+        """Let these nodes lead nowhere and have no kind. Before anything has been asked of them."""
+        self.opaque.update(nodes)
+        self._resolved.update(dict.fromkeys(self.opaque))
 
     def kind(self, node: ast.AST) -> Kind:
         return self.kinds.get(node, UNKNOWN)

@@ -86,7 +86,7 @@ def _settled(plan: Plan, node: ast.expr, exact: set[ast.AST], covered: list[tupl
 def _imports(plan: Plan, written: Written) -> None:
     """Imports that stay though no finding speaks of a name that they bind."""
     told = "\n".join(f.before for f in plan.findings if fate(f.code) in ("left", "unmapped"))
-    words = set(re.findall(r"\w+", told))
+    words = set(re.findall(r"\w+", told)) | {n.id for n in plan.unit.opaque if isinstance(n, ast.Name)}
     for stmt in plan.unit.tree.both(ast.Import, ast.ImportFrom):
         for alias in stmt.names:
             name = binds(stmt, alias)
