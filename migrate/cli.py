@@ -71,6 +71,9 @@ def convert(
     force: Annotated[
         bool, typer.Option("--force", help="Write over uncommitted changes and an edited nnx_layers.py.")
     ] = False,
+    decisions: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Keep what a review refused, and take its edits.")
+    ] = None,
     report: Report = None,
     rules: Rules = None,
     fail_on: FailOn = None,
@@ -92,7 +95,7 @@ def convert(
         tuple(rules or ()), level, exit_zero, dry_run, report, todo,
         control_flow.value if control_flow else None, x64.value if x64 else None, jobs, cache,
     )  # fmt: skip
-    return Conversion(options, output, write, check, diff, force).run(tuple(paths))
+    return Conversion(options, output, write, check, diff, force, decisions).run(tuple(paths))
 
 
 app.command()(check)

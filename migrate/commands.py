@@ -13,7 +13,7 @@ from .output import OutputError, Place, Write, check_target, merged_layers, plac
 from .report import diff, json, text
 from .report.findings import Run
 from .report.style import style_for
-from .work import Options, Refused, Work, convert_paths, exit_code, is_stdin
+from .work import Options, Work, convert_paths, exit_code, is_stdin
 
 SHOWN = 40  # findings that `convert` shows; `check` shows them all
 
@@ -28,7 +28,7 @@ class Conversion:
     check: bool = False
     diff: bool | None = None
     force: bool = False
-    refused: Refused | None = None
+    decisions: Path | None = None
 
     def run(self, paths: Sequence[str]) -> int:
         """Convert, then write or show; returns the exit code. Everything that could forbid a write is asked before the
@@ -38,7 +38,7 @@ class Conversion:
             raise InputError("standard input cannot be converted in place; leave --write out")
         where = place(self.output, [] if stdin else [Path(p) for p in paths])
         without = where.output if where.folder else None
-        work = convert_paths(paths, self.options, without, in_place=where.output is None, refused=self.refused)
+        work = self._convert(paths, without, in_place=where.output is None)
         writes = self.writes(work, where) + report_writes(work.run, self.options)
         if self._shows_diff(stdin):
             style = style_for(sys.stdout)
@@ -49,6 +49,18 @@ class Conversion:
             write_all(writes)
         self._tell(work, writes)
         return exit_code(work.shown, self.options, failed=self.check and bool(work.changed))
+
+    def _convert(self, paths: Sequence[str], without: Path | None, *, in_place: bool) -> Work:
+        if self.decisions is None:
+            return convert_paths(paths, self.options, without, in_place=in_place)
+        from .review.decisions import load_decisions
+        from .review.session import apply_edits
+
+        decisions = load_decisions(self.decisions, must_exist=True)
+        work = convert_paths(paths, self.options, without, in_place=in_place, decisions=decisions)
+        work, lost = apply_edits(work, decisions)
+        say(f"{path}: an edited hunk is no longer there; review it again" for path in lost)
+        return work
 
     def _shows_diff(self, stdin: bool) -> bool:
         if self.diff is not None:

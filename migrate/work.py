@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .config import X64, ControlFlow, ExitCode, FailOn, Settings, load_settings
 from .files import STDIN, Input, InputError, Reading, decode_outcome, find_inputs, read_all
@@ -14,6 +15,9 @@ from .read.source import Source
 from .report.findings import Outcome, Run
 from .report.shown import Shown
 from .syntax import version_hint
+
+if TYPE_CHECKING:
+    from .review.decisions import Decisions
 
 Refused = Mapping[str, frozenset[str]]  # by path: the keys of findings that a review refused
 
@@ -66,10 +70,10 @@ def convert_paths(
     without: Path | None = None,
     *,
     in_place: bool = True,
-    refused: Refused | None = None,
+    decisions: Decisions | None = None,
 ) -> Work:
-    """Read what `paths` name and convert it. `without` is a folder of earlier output that is no input, `refused` what a
-    review refused. Raises InputError, ConfigError, RuleError."""
+    """Read what `paths` name and convert it. `without` is a folder of earlier output that is no input; what a review
+    refused in `decisions` is kept as it is. Raises InputError, ConfigError, RuleError."""
     stdin = is_stdin(paths)
     settings = settings_for(Path.cwd() if stdin else Path(paths[0]), options)
     inputs: tuple[Input, ...] = ()
@@ -77,7 +81,8 @@ def convert_paths(
         found = [Path(p) for p in paths]
         inputs = tuple(find_inputs(found, settings.exclude, without, gitignore=settings.gitignore))
     reading = decode_outcome(STDIN, sys.stdin.buffer.read()) if stdin else read_all(inputs, in_place=in_place)
-    return Work(_convert(reading, settings, refused or {}), inputs, settings)
+    refused = decisions.refused_in(inputs) if decisions else {}
+    return Work(_convert(reading, settings, refused), inputs, settings)
 
 
 def settings_for(start: Path, options: Options) -> Settings:

@@ -34,12 +34,12 @@ def diff_lines(outcome: Outcome) -> list[str]:
     if outcome.after == outcome.before:
         return []
     mark = "\ufeff" if outcome.bom else ""
-    before, after = _lines(mark + outcome.before), _lines(mark + outcome.after)
+    before, after = split_lines(mark + outcome.before), split_lines(mark + outcome.after)
     name = PurePath(outcome.path).as_posix().lstrip("/")
     # A tab ends a name with blanks in it; git and patch both read it so.
     end = "\n" if _PLAIN_NAME.fullmatch(name) else "\t\n"
     lines = [f"--- a/{name}{end}", f"+++ b/{name}{end}"]
-    for group in _hunks(difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes()):
+    for group in group_changes(opcodes(before, after)):
         body = list(_hunk_body(group, before, after))
         lines.append(_hunk_head(group, outcome, body))
         lines.extend(body)
@@ -63,7 +63,12 @@ def reasons(findings: Sequence[Finding], most: int = MOST) -> list[str]:
     return [*shown, f"and {len(dropped)} more"] if dropped else shown
 
 
-def _hunks(opcodes: Opcodes) -> Iterator[Opcodes]:
+def opcodes(before: Sequence[str], after: Sequence[str]) -> Opcodes:
+    """How `before` becomes `after`, line by line."""
+    return difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
+
+
+def group_changes(opcodes: Opcodes) -> Iterator[Opcodes]:
     """The opcodes in groups, cut wherever two changes have lines enough between them for the context of both.
 
     (difflib joins hunks that touch. git takes touching ones, but none without a line of context.)
@@ -107,7 +112,7 @@ def _hunk_head(group: Opcodes, outcome: Outcome, body: Sequence[str]) -> str:
     (_, a1, _, b1, _), (_, _, a2, _, b2) = group[0], group[-1]
     changed = [_Span(i + 1, max(j, i + 1)) for tag, i, j, _, _ in group if tag != "equal"]
     hit = sorted(f for f in outcome.findings if any(span.meets(outcome.span(f)) for span in changed))
-    text = "; ".join(reasons(_innermost(hit))) or ("imports" if _only_imports(body) else "")
+    text = "; ".join(reasons(innermost(hit))) or ("imports" if _only_imports(body) else "")
     return f"@@ -{_range(a1, a2)} +{_range(b1, b2)} @@{' ' if text else ''}{text}\n"
 
 
@@ -116,7 +121,7 @@ def _only_imports(body: Sequence[str]) -> bool:
     return all(words[0] in ("import", "from") for words in changed if words)
 
 
-def _innermost(findings: Sequence[Finding]) -> list[Finding]:
+def innermost(findings: Sequence[Finding]) -> list[Finding]:
     """Without those findings about a whole class or function whose lines merely reach over the hunk."""
     short = [f for f in findings if f.end[0] - f.start[0] < LONG_SPAN]
     return short or list(findings)
@@ -145,7 +150,7 @@ def _range(start: int, stop: int) -> str:
     return f"{start + 1 if length else start},{length}"
 
 
-def _lines(text: str) -> list[str]:
+def split_lines(text: str) -> list[str]:
     """Lines as git sees them: only a line feed ends one (`splitlines` also cuts at form feeds and lone returns)."""
     return re.findall(r"[^\n]*\n|[^\n]+", text)
 
