@@ -14,6 +14,7 @@ from . import __version__
 from .check_command import check
 from .config import ConfigError, ExitCode
 from .options import X64, Cache, ControlFlow, DryRun, ExitZero, FailOn, Jobs, Paths, Report, Rules, level_of
+from .review_command import review
 from .verify_command import verify
 from .weights.options import weights
 
@@ -125,6 +126,9 @@ def list_rules(
     from .explain import run_rules
 
     return run_rules(as_json, tuple(rules or ()))
+
+
+app.command()(review)
 
 
 app.command()(verify)

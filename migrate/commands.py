@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .files import Input, InputError
 from .gate import LAYER_FILE
@@ -14,6 +15,9 @@ from .report import diff, json, text
 from .report.findings import Run
 from .report.style import style_for
 from .work import Options, Work, convert_paths, exit_code, is_stdin
+
+if TYPE_CHECKING:
+    from .review.decisions import Decisions
 
 SHOWN = 40  # findings that `convert` shows; `check` shows them all
 
@@ -28,7 +32,7 @@ class Conversion:
     check: bool = False
     diff: bool | None = None
     force: bool = False
-    decisions: Path | None = None
+    decisions: Path | Decisions | None = None
 
     def run(self, paths: Sequence[str]) -> int:
         """Convert, then write or show; returns the exit code. Everything that could forbid a write is asked before the
@@ -56,7 +60,8 @@ class Conversion:
         from .review.decisions import load_decisions
         from .review.session import apply_edits
 
-        decisions = load_decisions(self.decisions, must_exist=True)
+        given = self.decisions
+        decisions = load_decisions(given, must_exist=True) if isinstance(given, Path) else given
         work = convert_paths(paths, self.options, without, in_place=in_place, decisions=decisions)
         work, lost = apply_edits(work, decisions)
         say(f"{path}: an edited hunk is no longer there; review it again" for path in lost)

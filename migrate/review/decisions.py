@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 
 from ..files import Input, InputError
@@ -18,16 +18,13 @@ DEFAULT = Path(".jaxmigrate-review.json")
 @dataclass
 class Decisions:
     """`refused` holds the keys of findings by file, `accepted` keys of hunks, `edited` new texts by the key of the
-    hunk; `rules_accepted` and `rules_refused` what was said of all hunks of a rule. Files are named from the folder
-    of `path`.
-    """
+    hunk; `rules` those whose hunks are all accepted. Files are named from the folder of `path`."""
 
     path: Path
     accepted: set[str] = field(default_factory=set)
     refused: dict[str, set[str]] = field(default_factory=dict)
     edited: dict[str, dict[str, str]] = field(default_factory=dict)
-    rules_accepted: set[str] = field(default_factory=set)
-    rules_refused: set[str] = field(default_factory=set)
+    rules: set[str] = field(default_factory=set)
 
     def name(self, path: str | Path) -> str:
         """How a file is named here."""
@@ -51,7 +48,7 @@ class Decisions:
             "accepted": sorted(self.accepted),
             "refused": {path: sorted(keys) for path, keys in sorted(self.refused.items())},
             "edited": self.edited,
-            "rules": {"accepted": sorted(self.rules_accepted), "refused": sorted(self.rules_refused)},
+            "rules": sorted(self.rules),
         }
         write_all([Write(self.path, (json.dumps(data, indent=1, ensure_ascii=False) + "\n").encode())])
 
@@ -66,14 +63,8 @@ def load_decisions(path: Path, *, must_exist: bool = False) -> Decisions:
             raise InputError(f"{path}: not decisions of this version: {data['schema']!r} instead of {SCHEMA!r}")
         refused = {str(k): set(map(str, v)) for k, v in data["refused"].items()}
         edited = {str(k): {str(a): str(b) for a, b in v.items()} for k, v in data["edited"].items()}
-        rules = data["rules"]
-        return Decisions(path, set(data["accepted"]), refused, edited, set(rules["accepted"]), set(rules["refused"]))
+        return Decisions(path, set(data["accepted"]), refused, edited, set(data["rules"]))
     except OSError as error:
         raise InputError(f"{path}: {(error.strerror or str(error)).lower()}") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path}: not the decisions of a review") from error
-
-
-def without(decisions: Decisions) -> Decisions:
-    """The same file with nothing decided."""
-    return replace(decisions, accepted=set(), refused={}, edited={}, rules_accepted=set(), rules_refused=set())

@@ -35,9 +35,7 @@ class Session:
         """Whether a hunk is taken as it is: accepted itself, by all its rules, or edited."""
         decisions = self.decisions
         return (
-            hunk.key in decisions.accepted
-            or hunk.key in decisions.edits_of(hunk.path)
-            or hunk.rules <= decisions.rules_accepted
+            hunk.key in decisions.accepted or hunk.key in decisions.edits_of(hunk.path) or hunk.rules <= decisions.rules
         )
 
     def accept(self, hunk: Hunk) -> None:
@@ -49,7 +47,7 @@ class Session:
 
     def accept_rule(self, hunk: Hunk) -> None:
         """Accept all hunks that have only the rules of this one."""
-        self.decisions.rules_accepted |= hunk.rules
+        self.decisions.rules |= hunk.rules
 
     def refuse(self, hunk: Hunk) -> list[Hunk]:
         """Keep what the hunk is about as it was. Returns the other hunks that are gone with it."""
@@ -57,7 +55,6 @@ class Session:
 
     def refuse_rule(self, hunk: Hunk) -> list[Hunk]:
         """Keep everything that the rules of this hunk would change. Returns the hunks that are gone."""
-        self.decisions.rules_refused |= hunk.rules
         found = [f for o in self.work.run.outcomes for f in o.findings if f.rule in hunk.rules and f.code != "JM221"]
         return self._refuse(hunk, [f for f in found if fate(f.code) is not None])
 
