@@ -66,6 +66,10 @@ def convert(
             help="lax: rewrite branches and loops on tensor values for jit, where proved safe.", show_default="keep"
         ),
     ] = None,
+    layers: Annotated[
+        Layers | None,
+        typer.Option(help="nnx: Flax's own layers where the numbers agree.", show_default="torch's names and layouts"),
+    ] = None,
     x64: Annotated[
         X64 | None, typer.Option("--x64", help="Switch 64-bit types on in programs.", show_default="auto: if needed")
     ] = None,
@@ -95,6 +99,7 @@ def convert(
     options = Options(
         tuple(rules or ()), level, exit_zero, dry_run, report, todo,
         control_flow.value if control_flow else None, x64.value if x64 else None, jobs, cache,
+        layers.value if layers else None,
     )  # fmt: skip
     return Conversion(options, output, write, check, diff, force, decisions).run(tuple(paths))
 

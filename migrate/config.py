@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 
 from .report.findings import CODES
 
+LayerStyle = Literal["torch", "nnx"]
 X64 = Literal["auto", "on", "off"]
 ControlFlow = Literal["keep", "lax"]
 FailOn = Literal["note", "warning", "error", "never"]
@@ -56,8 +57,8 @@ class Settings:
     """What a run may be told.
 
     `todo` puts a comment where something was left; `control_flow` "lax" rewrites control flow on tensor values;
-    `x64` says whether programs switch 64-bit types on ("auto": those that need them); `exclude` are patterns of paths
-    below a folder that are not converted, `gitignore` says that what git ignores is not either; `rules` extra rule
+    `layers` "nnx" uses Flax's own layers where the numbers agree; `x64` says whether programs switch 64-bit types on
+    ("auto": those that need them); `exclude` are patterns of paths below a folder that are not converted, `gitignore` says that what git ignores is not either; `rules` extra rule
     files; `fail_on` the lowest severity and `fail_under` the lowest percentage of converted constructs that make the
     exit code 1; `accept` are codes whose findings do not count, `baseline` a file of findings that do not; `per_file`
     are settings of some files; `outputs` says what becomes of the outputs of a notebook; `jobs` is the number of
@@ -68,6 +69,7 @@ class Settings:
 
     todo: bool = True
     control_flow: ControlFlow = "keep"
+    layers: LayerStyle = "torch"
     x64: X64 = "auto"
     exclude: tuple[str, ...] = ()
     gitignore: bool = True
@@ -246,6 +248,7 @@ _PER_FILE: Mapping[str, Callable[[Any, Path], object]] = {"accept": _codes, "tod
 _KEYS: Mapping[str, tuple[Callable[[Any, Path], object], str]] = {
     "todo": (_flag, "true or false"),
     "control-flow": (_one_of(*get_args(ControlFlow)), "one of " + ", ".join(get_args(ControlFlow))),
+    "layers": (_one_of(*get_args(LayerStyle)), "one of " + ", ".join(get_args(LayerStyle))),
     "x64": (_one_of(*get_args(X64)), "one of " + ", ".join(get_args(X64))),
     "exclude": (_texts, "a list of patterns"),
     "gitignore": (_flag, "true or false"),

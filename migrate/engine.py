@@ -25,7 +25,7 @@ def convert_unit(unit: Unit, project: Project, needs: Needs, settings: Settings,
     """Convert one understood file, but for the statements that stay. Never raises for what it holds: a failing rule is
     JM903, a bad output JM902."""
     source, layer_module = unit.source, unit.source.layers
-    names: Mapping[str, Layer] = catalogue()
+    names: Mapping[str, Layer] = catalogue(needs.native.layers)
     if unit.fault:
         return _failed(source, "JM903", unit.fault)
     plan = Plan(unit, project, names, needs, settings=settings)

@@ -23,6 +23,11 @@ class ControlFlow(StrEnum):
     lax = "lax"
 
 
+class Layers(StrEnum):
+    torch = "torch"
+    nnx = "nnx"
+
+
 class X64(StrEnum):
     auto = "auto"
     on = "on"

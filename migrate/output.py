@@ -13,6 +13,7 @@ from pathlib import Path
 
 from .files import Input
 from .gate import LAYER_FILE
+from .layers import catalogue, emit, native_in
 from .report.findings import Outcome, Run
 
 
@@ -128,25 +129,27 @@ def merged_layers(path: Path, text: str, names: Iterable[str]) -> bytes | None:
 
     A file that stands there is the user's own: one that has every name is kept as it is. One that lacks some is written
     again, with what it had and what is new, only if it is still as this tool wrote it. `text` is the layer file of this
-    run. Raises OutputError for a file that was edited.
+    run. Raises OutputError for a file that was edited, and for one whose layers are of the other dialect.
     """
     if not path.exists():
         return text.encode()
     try:
         old = path.read_bytes().decode()
-        mine = defined_names(old)
+        mine, theirs = defined_names(old), defined_names(text)
+        had, has = native_in(old), native_in(text)
     except (OSError, SyntaxError, ValueError) as error:
         raise OutputError(f"{path}: not a layer file ({error}); --force writes it anew") from error
+    if had & theirs != has & mine or ("torch_axes" in mine) != ("torch_axes" in theirs):
+        raise OutputError(f"{path}: has layers of the other dialect (--layers); --force writes it anew")
     lacking = sorted(set(names) - mine)
     if not lacking:
         return None
-    from .layers import catalogue, emit
-
-    if old != emit(mine & catalogue().keys()):
+    native = had | has
+    if old != emit(mine & catalogue(native).keys(), native):
         raise OutputError(
             f"{path}: lacks {', '.join(lacking)} and was edited; write to another folder, or --force writes it anew"
         )
-    return emit(mine & catalogue().keys() | set(names)).encode()
+    return emit(mine & catalogue(native).keys() | set(names), native).encode()
 
 
 def defined_names(text: str) -> set[str]:

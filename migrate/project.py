@@ -13,11 +13,12 @@ from .config import Settings
 from .engine import convert_unit
 from .gate import is_layer_file, skipped, wants_conversion
 from .keep import Kept, find_kept
-from .layers import catalogue, emit
+from .layers import emit
 from .notebooks import finish
 from .parallel import convert_each
 from .progress import Step, no_step
 from .read.infer import infer
+from .read.native import TORCH_LAYERS, find_native
 from .read.needs import find_needs, is_converted
 from .read.project import open_project
 from .read.source import Source
@@ -87,10 +88,11 @@ def _convert(
             outcomes = run.outcomes(stays)
     outcomes = [_judged(o, comments.get(o.path, ()), found[o.path]) for o in outcomes]
     outcomes = [finish(o, s, settings.outputs) for o, s in zip(outcomes, sources, strict=True)]
+    native = run.needs.native.layers
     layers = frozenset(name for o in outcomes for name in o.layers)
     if any(c.is_module for u in run.units.values() for c in u.classes.values()):
-        layers |= {"load_state_dict"}
-    return Run(tuple(outcomes), emit(layers) if layers else "", book.digest)
+        layers |= {"load_state_dict", *(("named_variables", "torch_axes") if native else ())}
+    return Run(tuple(outcomes), emit(layers, native) if layers else "", book.digest)
 
 
 class _Pass:
@@ -114,7 +116,8 @@ class _Pass:
             hide(self.units[path], stay)
         step("understanding", 0, len(everything))
         infer(self.project)
-        self.needs = find_needs(self.project, book, catalogue())
+        native = find_native(self.project, book) if settings.layers == "nnx" else TORCH_LAYERS
+        self.needs = find_needs(self.project, book, native)
 
     def outcomes(self, stays: Mapping[str, Stays]) -> list[Outcome]:
         """One for each source, in the order given."""

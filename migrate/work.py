@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .config import X64, ControlFlow, ExitCode, FailOn, Settings, load_settings
+from .config import X64, ControlFlow, ExitCode, FailOn, LayerStyle, Settings, load_settings
 from .files import STDIN, Input, InputError, Reading, decode_outcome, find_inputs, read_all
 from .gate import skipped, wants_conversion
 from .read.source import Source
@@ -36,6 +36,7 @@ class Options:
     x64: X64 | None = None
     jobs: int | None = None
     cache: bool | None = None
+    layers: LayerStyle | None = None
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,7 @@ def settings_for(start: Path, options: Options) -> Settings:
         fail_on=options.fail_on or settings.fail_on,
         control_flow=options.control_flow or settings.control_flow,
         x64=options.x64 or settings.x64,
+        layers=options.layers or settings.layers,
         rules=(*settings.rules, *options.rules),
         jobs=settings.jobs if options.jobs is None else options.jobs,
         cache=settings.cache if options.cache is None else options.cache,

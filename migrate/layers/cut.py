@@ -48,9 +48,15 @@ _ORDER = (
     "checkpoint",
     "optim",
 )
+_NATIVE = "native"  # the second dialect's definitions, in place of those of the same name
 _DOCSTRING = '''"""The parts of PyTorch that this program uses, in JAX and Flax NNX.
 
 Same arguments, same names and layouts of weights (channels first), same numbers.
+"""'''
+_NATIVE_DOCSTRING = '''"""The parts of PyTorch that this program uses: Flax's own layers, or JAX and Flax NNX.
+
+Same arguments, channels first, same numbers. The weights of Flax's layers have Flax's names and layouts; state_dict and
+load_state_dict speak torch's.
 """'''
 
 
@@ -126,8 +132,28 @@ def _modules() -> Mapping[str, _Module]:
 
 
 @functools.cache
-def _definitions() -> Mapping[str, _Definition]:
-    return {d.name: d for module in _modules().values() for d in module.definitions}
+def _native_module() -> _Module:
+    return _read(len(_ORDER), _NATIVE)
+
+
+@functools.cache
+def native_layers() -> frozenset[str]:
+    """The layers that the second dialect has in a version of its own."""
+    return frozenset(d.name for d in _native_module().definitions if d.name[0].isupper())
+
+
+def _module(name: str) -> _Module:
+    return _native_module() if name == _NATIVE else _modules()[name]
+
+
+@functools.cache
+def _definitions(native: frozenset[str] = frozenset()) -> Mapping[str, _Definition]:
+    """All definitions by name, those of the layers `native` and of what goes with them in the second dialect."""
+    found = {d.name: d for module in _modules().values() for d in module.definitions}
+    if native:
+        others = native_layers() - native
+        found |= {d.name: d for d in _native_module().definitions if d.name not in others}
+    return found
 
 
 def _globals_of(table: symtable.SymbolTable) -> set[str]:
@@ -137,7 +163,7 @@ def _globals_of(table: symtable.SymbolTable) -> set[str]:
 
 @functools.cache
 def _tables(module: str) -> Mapping[str, symtable.SymbolTable]:
-    table = symtable.symtable(_modules()[module].source, f"{module}.py", "exec")
+    table = symtable.symtable(_module(module).source, f"{module}.py", "exec")
     return {child.get_name(): child for child in table.get_children()}
 
 
@@ -158,8 +184,8 @@ def _uses(definition: _Definition) -> frozenset[str]:
     return frozenset(names - {definition.name})
 
 
-def _closure(names: Iterable[str]) -> list[_Definition]:
-    known, found, todo = _definitions(), dict[str, _Definition](), sorted(names)
+def _closure(names: Iterable[str], native: frozenset[str] = frozenset()) -> list[_Definition]:
+    known, found, todo = _definitions(native), dict[str, _Definition](), sorted(names)
     while todo:
         name = todo.pop()
         if name not in found:
@@ -172,7 +198,7 @@ def _import_lines(definitions: Iterable[_Definition]) -> str:
     plain: set[str] = set()
     members: dict[str, set[str]] = {}
     for definition in definitions:
-        imports = _modules()[definition.module].imports
+        imports = _module(definition.module).imports
         for text, module in (imports[name] for name in _uses(definition) if name in imports):
             if module is None:
                 plain.add(text)
@@ -187,35 +213,56 @@ def _import_lines(definitions: Iterable[_Definition]) -> str:
     return "\n\n".join("\n".join(group) for group in groups if group)
 
 
-def emit(names: Iterable[str]) -> str:
+def needed(name: str) -> frozenset[str]:
+    """The names that a definition of the library needs, itself included. Raises KeyError for an unknown name."""
+    return frozenset(d.name for d in _closure([name]))
+
+
+def emit(names: Iterable[str], native: frozenset[str] = frozenset()) -> str:
     """The text of a module that defines the named layers and functions and what they need, and nothing else.
 
-    Raises KeyError for a name that the library does not have. No names give the empty text.
+    `native` are the layers that are Flax's own. Raises KeyError for a name that the library does not have. No names
+    give the empty text.
     """
-    definitions = _closure(names)
+    definitions = _closure(names, native)
     if not definitions:
         return ""
-    head = "\n\n".join(part for part in (_DOCSTRING, _import_lines(definitions)) if part)
+    docstring = _NATIVE_DOCSTRING if native else _DOCSTRING
+    head = "\n\n".join(part for part in (docstring, _import_lines(definitions)) if part)
     gap = "\n\n" if isinstance(definitions[0].node, ast.Assign) else "\n\n\n"  # as ruff format has it behind imports
     return head + gap + "\n\n\n".join(d.text for d in definitions) + "\n"
 
 
-def _bases(node: ast.ClassDef) -> Iterator[str]:
+def native_in(text: str) -> frozenset[str]:
+    """The layers that a layer file has in Flax's version. Raises SyntaxError when it does not parse."""
+    classes = [node for node in ast.parse(text).body if isinstance(node, ast.ClassDef)]
+    return frozenset(c.name for c in classes if c.name in native_layers() and _is_native(c))
+
+
+def _is_native(node: ast.ClassDef) -> bool:
+    base = ast.unparse(node.bases[0]) if node.bases else ""
+    return base.startswith("_ChannelsFirst") or (base.startswith("nnx.") and base != "nnx.Module")
+
+
+Known = Mapping[str, _Definition]
+
+
+def _bases(node: ast.ClassDef, library: Known) -> Iterator[str]:
     """The dotted names of all base classes, followed through the library, nearest first."""
     for base in node.bases:
         yield ast.unparse(base)
-        known = _definitions().get(ast.unparse(base))
+        known = library.get(ast.unparse(base))
         if known is not None and isinstance(known.node, ast.ClassDef):
-            yield from _bases(known.node)
+            yield from _bases(known.node, library)
 
 
-def _constructor(node: ast.ClassDef) -> ast.FunctionDef | None:
+def _constructor(node: ast.ClassDef, library: Known) -> ast.FunctionDef | None:
     for item in node.body:
         if isinstance(item, ast.FunctionDef) and item.name == "__init__":
             return item
-    for base in _bases(node):
-        known = _definitions().get(base)
-        if known is not None and isinstance(known.node, ast.ClassDef) and (found := _constructor(known.node)):
+    for base in _bases(node, library):
+        known = library.get(base)
+        if known is not None and isinstance(known.node, ast.ClassDef) and (found := _constructor(known.node, library)):
             return found
     return None
 
@@ -234,15 +281,15 @@ def _signature(function: ast.FunctionDef) -> tuple[list[str], dict[str, str]]:
     }
 
 
-def _layer(definition: _Definition) -> Layer:
+def _layer(definition: _Definition, library: Known) -> Layer:
     node = definition.node
     kind: Literal["class", "function", "variable"] = "function"
     function: ast.FunctionDef | None = None
     if isinstance(node, ast.FunctionDef):
         function = node
     elif isinstance(node, ast.ClassDef):
-        kind = "variable" if "nnx.Variable" in _bases(node) else "class"
-        function = _constructor(node)
+        kind = "variable" if "nnx.Variable" in _bases(node, library) else "class"
+        function = _constructor(node, library)
     params, defaults = _signature(function) if function else ([], {})
     return Layer(
         definition.name,
@@ -255,7 +302,8 @@ def _layer(definition: _Definition) -> Layer:
 
 
 @functools.cache
-def catalogue() -> Mapping[str, Layer]:
-    """Every public class and function of the library by name."""
-    public = (d for d in _definitions().values() if not d.name.startswith("_") and not isinstance(d.node, ast.Assign))
-    return MappingProxyType({d.name: _layer(d) for d in public})
+def catalogue(native: frozenset[str] = frozenset()) -> Mapping[str, Layer]:
+    """Every public class and function of the library by name; `native` are the layers that are Flax's own."""
+    library = _definitions(native)
+    public = (d for d in library.values() if not d.name.startswith("_") and not isinstance(d.node, ast.Assign))
+    return MappingProxyType({d.name: _layer(d, library) for d in public})

@@ -13,10 +13,12 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ..layers import Layer
+from ..layers import catalogue as known_layers
 from ..rulebook.load import RuleBook
 from ..rulebook.rows import Row
 from .facts import ClassFacts, FunctionFacts
 from .kinds import Kind
+from .native import TORCH_LAYERS, Native
 from .project import Project
 from .source import hidden
 from .unit import Unit
@@ -50,6 +52,7 @@ class Needs:
     seeders: set[FunctionFacts] = field(default_factory=set)
     roots: set[FunctionFacts] = field(default_factory=set)
     sites: dict[ast.Call, Site] = field(default_factory=dict)
+    native: Native = TORCH_LAYERS
 
     def takes_rngs(self, facts: ClassFacts) -> bool:
         """Whether the converted class can be built with `rngs=`."""
@@ -71,9 +74,9 @@ def own_key(facts: FunctionFacts) -> str:
     return next((a.arg for a in facts.node.args.kwonlyargs if a.arg in GIVEN), "")
 
 
-def find_needs(project: Project, book: RuleBook, catalogue: Mapping[str, Layer]) -> Needs:
+def find_needs(project: Project, book: RuleBook, native: Native = TORCH_LAYERS) -> Needs:
     """Look at every call of the project. Needs `infer` to have run."""
-    needs = Needs()
+    needs, catalogue = Needs(native=native), known_layers(native.layers)
     called_from: dict[FunctionFacts, set[FunctionFacts | None]] = {}
     for unit in project.units:
         _scan(unit, needs, book, catalogue, called_from)

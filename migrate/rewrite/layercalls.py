@@ -9,9 +9,10 @@ from ..read.needs import draws, key_parameter
 from ..rulebook.precedence import ATOM
 from ..rulebook.rows import Row
 from ..rulebook.signature import Mismatch, Signature, bind
+from .nativecalls import native_construction
 
 if TYPE_CHECKING:
-    from .plan import Plan
+    from .plan import Build, Plan
 
 
 def layer_call(
@@ -33,14 +34,16 @@ def layer_call(
                    advice=row.advice, evidence=evidence)  # fmt: skip
         return False
     tree = plan.unit.tree
-    spelled = plan.layer(name)
+    spelled = native_construction(plan, node, name) if name in plan.native.layers and receiver is None else ""
+    flax = spelled or name
+    spelled = spelled or plan.layer(name)
     wants_key = entry.kind == "function" and draws(row, plan.catalogue, node) == "draw"
     if receiver is None:
         plan.point(node, tree.start(node.func), tree.end(node.func), spelled)
         plan.taken.add(node.func)
     else:
         _method_to_function(plan, node, receiver, spelled)
-    for keyword in node.keywords:
+    for keyword in node.keywords if flax == name else ():
         _rename(plan, row, node, keyword, set(entry.params))
     if entry.kind == "class" and entry.needs_rngs:
         plan.rngs_calls.append(node)
@@ -61,11 +64,16 @@ def layer_call(
             note.code if note else "JM001",
             node,
             dotted,
-            note.text if note else f"{dotted} -> {name}",
+            note.text if note else f"{dotted} -> {flax}{_why_not_native(plan, name)}",
             rule=row.name,
             evidence=evidence,
         )
     return True
+
+
+def _why_not_native(plan: Plan, name: str) -> str:
+    reason = plan.native.reasons.get(name) if plan.native.on else None
+    return f", not Flax's own: {reason}" if reason else ""
 
 
 def _arguments(plan: Plan, row: Row, node: ast.Call, receiver: ast.expr | None, known: set[str]) -> str:
@@ -149,12 +157,16 @@ def _outer_end(text: str, end: int, limit: int) -> int:
     return comma if comma >= 0 else end
 
 
-def add_argument(plan: Plan, node: ast.Call, text: str) -> None:
+def add_argument(plan: Plan, node: ast.Call, text: str | Build) -> None:
     """Append an argument to a call, in the layout the call has. Nothing when the call names it already."""
-    if any(k.arg == text.partition("=")[0] for k in node.keywords):
+    if isinstance(text, str) and any(k.arg == text.partition("=")[0] for k in node.keywords):
         return
     tree = plan.unit.tree
     close = tree.end(node) - 1
+
+    def between(before: str, after: str = "") -> str | Build:
+        return f"{before}{text}{after}" if isinstance(text, str) else lambda w: f"{before}{text(w)}{after}"
+
     ends = [tree.end(a) for a in node.args] + [tree.end(k) for k in node.keywords]
     if not ends:
         plan.point(node, close, close, text)
@@ -166,15 +178,15 @@ def add_argument(plan: Plan, node: ast.Call, text: str) -> None:
             node,
             close if "\n" not in tail else last + _closing(tail),
             close if "\n" not in tail else last + _closing(tail),
-            f", {text}",
+            between(", "),
         )
     elif "\n" in tail:
         line = tree.line_starts[tree.position(max(tree.start(a) for a in [*node.args, *node.keywords]))[0] - 1]
         indent = tree.text[line : line + len(tree.text[line:]) - len(tree.text[line:].lstrip(" \t"))]
         stop = last + tail.rindex("\n") + 1
-        plan.point(node, stop, stop, f"{indent}{text},{tree.newline}")
+        plan.point(node, stop, stop, between(indent, f",{tree.newline}"))
     else:
-        plan.point(node, close, close, f" {text}" if not tail.endswith(" ") else text)
+        plan.point(node, close, close, between("" if tail.endswith(" ") else " ", ","))
 
 
 def _code(text: str) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..config import Settings
 from ..layers import Layer
+from ..read.native import Native
 from ..read.needs import Needs
 from ..read.project import Project
 from ..read.unit import Unit
@@ -82,6 +83,11 @@ class Plan:
     removed: dict[str, list[Callable[[], None]]] = field(default_factory=dict)
     settled: set[ast.AST] = field(default_factory=set)
     settings: Settings = field(default_factory=Settings)
+
+    @property
+    def native(self) -> Native:
+        """Which layers are Flax's own."""
+        return self.needs.native
 
     def found(
         self,

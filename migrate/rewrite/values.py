@@ -11,6 +11,7 @@ from ..rulebook.precedence import ATOM, LAMBDA
 from ..rulebook.rows import Row
 from ..rulebook.signature import Arguments
 from .match import asker
+from .nativecalls import native_class
 from .plan import Plan, Whole
 from .settle import of_module, settle, why
 from .writer import Writer
@@ -125,8 +126,9 @@ def _value(plan: Plan, node: ast.Attribute | ast.Name, dotted: str) -> None:
     if row.get("unmapped"):
         plan.found("JM301", node, dotted, f"{dotted} has no counterpart", rule=row.name, advice=row.advice)
     elif row.get("layer"):
-        plan.replace(node, plan.layer(str(row.get("layer"))))
-        plan.found("JM001", node, dotted, f"{dotted} -> {row.get('layer')}", rule=row.name)
+        text = native_class(plan, node, str(row.get("layer"))) or plan.layer(str(row.get("layer")))
+        plan.replace(node, text)
+        plan.found("JM001", node, dotted, f"{dotted} -> {text}", rule=row.name)
     elif (row.get("const") or row.get("property")) and row.options:
         form = row.options[0].template.form(frozenset())
         if not form.holes:

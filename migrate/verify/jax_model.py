@@ -85,8 +85,21 @@ def load_weights(model: Any, weights: Mapping[str, Any], layers: ModuleType | No
         variable[...] = jnp.asarray(weights[name], variable.dtype)
 
 
-def state_arrays(named: Variables) -> dict[str, Any]:
-    return {name: to_numpy(variable[...]) for name, variable in named}
+Orders = Mapping[str, tuple[int, ...]]
+
+
+def torch_orders(model: Any, layers: ModuleType | None) -> Orders:
+    """By name, the order of axes that makes an array torch's: what a layer file with Flax's own layers knows."""
+    function = getattr(layers, "torch_axes", None)
+    return dict(function(model)) if function is not None else {}
+
+
+def as_torch(name: str, array: Any, orders: Orders) -> Any:
+    return array.transpose(orders[name]) if name in orders else array
+
+
+def state_arrays(named: Variables, orders: Orders) -> dict[str, Any]:
+    return {name: as_torch(name, to_numpy(variable[...]), orders) for name, variable in named}
 
 
 def to_numpy(value: Any) -> Any:

@@ -21,13 +21,16 @@ from flax import nnx  # noqa: E402
 
 from .jax_model import (  # noqa: E402
     Dropouts,
+    Orders,
     Supplier,
+    as_torch,
     layer_module,
     load_weights,
     paths_of_parameters,
     state_arrays,
     temporary,
     to_numpy,
+    torch_orders,
     variables,
 )
 from .jax_trace import traced  # noqa: E402
@@ -67,6 +70,7 @@ class Converted:
         self.layers: Any = None
         self.supplier = Supplier(options.seed)
         self.model: Any = None
+        self.orders: Orders = {}
         self.weights: dict[str, Any] = {}
         self.loaded = True
 
@@ -115,10 +119,11 @@ class Converted:
             return {}, {"module": False}
         self.model = self._built()
         named = variables(self.model, self.layers)
+        self.orders = torch_orders(self.model, self.layers)
         facts = {
             "module": True,
             "parameters": [n for n, v in named if isinstance(v, nnx.Param)],
-            "state": {n: list(v.shape) for n, v in named if not temporary(v)},
+            "state": {n: self._shape(n, v) for n, v in named if not temporary(v)},
             "temporary": {n: list(v.shape) for n, v in named if temporary(v)},
             "dtypes": {n: str(v.dtype) for n, v in named},
             "layers": None if self.layers is None else self.layers.__name__,
@@ -131,6 +136,9 @@ class Converted:
             facts["weights"] = " ".join(f"{type(error).__name__}: {error}".split())
             self.loaded = False
         return {}, facts
+
+    def _shape(self, name: str, variable: Any) -> list[int]:
+        return [variable.shape[i] for i in self.orders.get(name, range(variable.ndim))]
 
     def _built(self) -> Any:
         np.random.seed(self.options.seed)
@@ -191,7 +199,7 @@ class Converted:
         named = variables(model, self.layers) if model is not None else []
         arrays, facts = self._run(model, jitted)
         for name, variable in named:
-            value = to_numpy(variable[...])
+            value = as_torch(name, to_numpy(variable[...]), self.orders)
             if not isinstance(variable, nnx.Param) or not _same(value, self.weights.get(name)):
                 arrays[f"state.{name}"] = value
         if self._facts(f"forward {mode}")["random"] and not jitted:
@@ -217,7 +225,8 @@ class Converted:
         known = set(self._facts("build")["parameters"])
         for path, grad in nnx.to_flat_state(grads):
             names = paths[tuple(map(str, path))]
-            arrays[f"grad.{next((n for n in names if n in known), names[0])}"] = to_numpy(grad[...])
+            name = next((n for n in names if n in known), names[0])
+            arrays[f"grad.{name}"] = as_torch(name, to_numpy(grad[...]), self.orders)
         return arrays, {}
 
     def behaviour(self, jitted: bool) -> Result:
@@ -242,7 +251,7 @@ class Converted:
 
         run = nnx.jit(step) if jitted else step
         losses = [float(run(model, optimizer, self._inputs())) for _ in range(self.options.steps)]
-        values = state_arrays(named)
+        values = state_arrays(named, self.orders)
         arrays = {f"param.{n}": values[n] for n, v in named if isinstance(v, nnx.Param)}
         arrays |= {f"buffer.{n}": values[n] for n, v in named if not isinstance(v, nnx.Param)}
         return arrays | {"losses": np.asarray(losses)}, {}

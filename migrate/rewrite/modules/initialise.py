@@ -6,6 +6,7 @@ import ast
 
 from ...read.facts import FunctionFacts
 from ..match import Match, Refusal, match, whole
+from ..nativecalls import native_weight
 from ..plan import Build, Plan, Whole
 from ..writer import Writer
 
@@ -47,6 +48,9 @@ def _initialiser(plan: Plan, node: ast.Call, dotted: str) -> None:
                 plan.layers.add(name)
     if found.wants_key:
         plan.keyed.setdefault(node, "")
+    native = native_weight(plan, node.args[0], dotted) if node.args else None
+    if native:
+        plan.replace(node.args[0], native.read)
     value = whole(found, plan.unit, lambda: plan.keyed.get(node) or "key")
     if isinstance(value, Refusal):
         plan.found(value.code, node, dotted, value.message, rule=row.name)
@@ -82,7 +86,9 @@ def _statement(
         message = f"{text} is a view: the write must reach what it views" if known else f"nothing shows what {text} is"
         plan.found("JM206" if known else "JM201", node, dotted, message)
         return
-    plan.lines[stmt] = lambda writer: [f"{tree.segment(target)}{suffix} = {build(writer)}"]
+    native = native_weight(plan, target, dotted)
+    written, order = (native.target, native.order) if native else (tree.segment(target), "")
+    plan.lines[stmt] = lambda writer: [f"{written}{suffix} = {build(writer)}{order}"]
     evidence = plan.unit.kind(target).why
     plan.found(code, node, dotted, f"{dotted} -> new values assigned", rule=found.row.name, evidence=evidence)
 
