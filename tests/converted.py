@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxmigrate.config import Settings
 from jaxmigrate.project import convert_files
 from jaxmigrate.read.source import Source
 from jaxmigrate.report.findings import Finding
@@ -35,8 +36,8 @@ class Converted:
         return [f"{f.code} {f.message}" for f in self.findings if f.code[2] in "239"]
 
 
-def convert(source: str, path: str = "program.py") -> Converted:
-    run = convert_files([Source(path, source)], load_rules())
+def convert(source: str, path: str = "program.py", settings: Settings | None = None) -> Converted:
+    run = convert_files([Source(path, source)], load_rules(), settings)
     (outcome,) = run.outcomes
     return Converted(outcome.after, run.layer_file, outcome.findings, outcome.status)
 

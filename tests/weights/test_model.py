@@ -163,3 +163,16 @@ def test_a_model_that_cannot_be_built_gets_one_line(
     (line,) = run("in.pt", "--model", model, code=2)
     assert message in line
     assert "--invert needs" in run("in.pt", "--invert", code=2)[0]
+
+
+def test_loading_copies(run: Run, tmp_path: Path) -> None:
+    """torch's buffers change in place; NumPy's view of them must not be the model's own memory."""
+    from flax import nnx
+
+    theirs = under_torch(PROGRAM).Net()
+    model = under_jax(convert(PROGRAM), tmp_path).Net(rngs=nnx.Rngs(1))
+    load_state_dict = type(model.bn).__init__.__globals__["load_state_dict"]
+    load_state_dict(model, {k: v.detach().numpy() for k, v in theirs.state_dict().items()})
+    theirs(torch.tensor([0, 3, 6]))
+    assert theirs.bn.running_mean.abs().max() > 0
+    np.testing.assert_array_equal(model.bn.running_mean[...], np.zeros(4))

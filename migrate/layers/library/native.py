@@ -264,5 +264,5 @@ def load_state_dict(module, state_dict, strict=True):
     if any(problems.values()):
         raise ValueError("\n".join(f"{kind}: {', '.join(names)}" for kind, names in problems.items() if names))
     for name, value in values.items():
-        own[name][...] = jnp.asarray(value, own[name].dtype)
+        own[name][...] = jnp.array(value, own[name].dtype)
     return missing, unexpected
