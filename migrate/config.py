@@ -57,14 +57,14 @@ class Settings:
     """What a run may be told.
 
     `todo` puts a comment where something was left; `control_flow` "lax" rewrites control flow on tensor values;
-    `layers` "nnx" uses Flax's own layers where the numbers agree; `x64` says whether programs switch 64-bit types on
-    ("auto": those that need them); `exclude` are patterns of paths below a folder that are not converted, `gitignore` says that what git ignores is not either; `rules` extra rule
-    files; `fail_on` the lowest severity and `fail_under` the lowest percentage of converted constructs that make the
-    exit code 1; `accept` are codes whose findings do not count, `baseline` a file of findings that do not; `per_file`
-    are settings of some files; `outputs` says what becomes of the outputs of a notebook; `jobs` is the number of
-    processes (0: as many as help), `cache` whether results are kept for the next run; `verify` the tables
-    `[[tool.jaxmigrate.verify]]` as they stand; `origin` the pyproject.toml they came from, `sources` which file each
-    key came from.
+    `layers` "nnx" uses Flax's own layers where the numbers agree; `x64` says whether programs switch 64-bit types
+    on ("auto": those that need them); `exclude` are patterns of paths below a folder that are not converted,
+    `gitignore` says that what git ignores is not either; `rules` extra rule files; `fail_on` the lowest severity
+    and `fail_under` the lowest percentage of converted constructs that make the exit code 1; `accept` are codes
+    whose findings do not count, `baseline` a file of findings that do not; `per_file` are settings of some files;
+    `outputs` says what becomes of the outputs of a notebook; `jobs` is the number of processes (0: as many as
+    help), `cache` whether results are kept for the next run; `verify` the tables `[[tool.jaxmigrate.verify]]` as
+    they stand; `origin` the pyproject.toml they came from, `sources` which file each key came from.
     """
 
     todo: bool = True
