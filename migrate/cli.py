@@ -13,7 +13,7 @@ import typer
 from . import __version__
 from .check_command import check
 from .config import ConfigError, ExitCode
-from .options import X64, Cache, ControlFlow, DryRun, ExitZero, FailOn, Jobs, Paths, Report, Rules, level_of
+from .options import X64, Cache, ControlFlow, DryRun, ExitZero, FailOn, Jobs, Layers, Paths, Report, Rules, level_of
 from .review_command import review
 from .verify_command import verify
 from .weights.options import weights
