@@ -39,6 +39,7 @@ _ORDER = (
     "criterion",
     "init",
     "random",
+    "distributions",
     "recurrent",
     "attention",
     "transformer",

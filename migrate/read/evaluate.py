@@ -50,6 +50,8 @@ _TENSOR_ATTRIBUTES: Mapping[str, Kind] = {
     "names": UNKNOWN,
 }
 
+_OF_DISTRIBUTIONS = frozenset(("mean", "variance", "stddev", "probs", "logits", "loc", "scale", "rate", "low", "high"))
+
 
 class Evaluator(Calls):
     """Evaluates expressions of one function or module body against an environment, recording each kind."""
@@ -147,6 +149,8 @@ class Evaluator(Calls):
             return {"shape": Kind("tuple", "*", (INT,)), "ndim": INT, "size": INT, "T": NUMPY}.get(name, UNKNOWN)
         if base.tag == "unknown" and name in ("shape", "ndim"):
             return SHAPE if name == "shape" else INT
+        if base.tag == "Distribution":
+            return TENSOR.because("of a distribution") if name in _OF_DISTRIBUTIONS else UNKNOWN
         if base.tag == "device":
             return {"type": STR, "index": INT}.get(name, UNKNOWN)
         if base.tag == "Class" and isinstance(base.facts, ClassFacts):

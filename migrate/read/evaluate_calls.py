@@ -266,6 +266,9 @@ class Calls:
             return base.element()
         if base.tag == "numpy":
             return NUMPY
+        if base.tag == "Distribution":
+            row = self.unit.book.find(f"torch.distributions.Distribution.{name}")
+            return kind_of_result(row.gives) if row is not None else UNKNOWN
         if base.tag == "Generator":
             return base if name == "manual_seed" else UNKNOWN
         if base.tag == "unknown" and shows_tensor(node, self.unit.book):

@@ -148,7 +148,9 @@ def kind_of_result(gives: str, receiver: Kind = UNKNOWN) -> Kind:
     """The kind that a row's `gives` or `calls` text stands for. "same": the receiver's own."""
     if gives == "same":
         return receiver
-    return _GIVES.get(gives, Kind(gives) if gives in ("Optimizer", "Scheduler", "function") else UNKNOWN)
+    return _GIVES.get(
+        gives, Kind(gives) if gives in ("Optimizer", "Scheduler", "Distribution", "function") else UNKNOWN
+    )
 
 
 _TYPING = {
@@ -217,6 +219,8 @@ def kind_of_annotation(node: ast.expr | None, resolve: Callable[[ast.expr], str 
         return Kind("Optimizer", "" if name.endswith(".Optimizer") else name)
     if name == "torch.utils.data.DataLoader":
         return Kind("Loader")
+    if name.startswith("torch.distributions."):
+        return Kind("Distribution")
     if name == "torch.Generator":
         return Kind("Generator")
     if name in ("numpy.ndarray",):

@@ -207,6 +207,8 @@ def _site(
         return _torch(unit, node, home, dotted, book, catalogue)
     if isinstance(node.func, ast.Attribute) and unit.kind(node.func.value).is_tensor:
         return _torch(unit, node, home, f"torch.Tensor.{node.func.attr}", book, catalogue)
+    if isinstance(node.func, ast.Attribute) and unit.kind(node.func.value).tag == "Distribution":
+        return _torch(unit, node, home, f"torch.distributions.Distribution.{node.func.attr}", book, catalogue)
     return None
 
 

@@ -23,6 +23,7 @@ RECEIVERS = {
     "Module": "torch.nn.Module.",
     "Optimizer": "torch.optim.Optimizer.",
     "Generator": "torch.Generator.",
+    "Distribution": "torch.distributions.Distribution.",
     "Scheduler": "torch.optim.lr_scheduler.LRScheduler.",
 }
 

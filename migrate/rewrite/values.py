@@ -23,7 +23,7 @@ SAME_ATTRIBUTES = frozenset({"shape", "dtype", "ndim", "T", "mT", "real", "imag"
 def plan_attribute(plan: Plan, node: ast.Attribute) -> None:
     unit = plan.unit
     dotted = unit.resolve(node)
-    if dotted and (dotted.startswith("torch.") or _constant(plan, dotted)):
+    if dotted and _has_rules(plan, dotted):
         _value(plan, node, dotted)
         return
     if dotted:
@@ -89,15 +89,17 @@ def _property(plan: Plan, row: Row, node: ast.Attribute) -> None:
 
 def plan_name(plan: Plan, node: ast.Name) -> None:
     dotted = plan.unit.resolve(node)
-    if dotted and dotted.startswith("torch.") and isinstance(node.ctx, ast.Load):
+    if not dotted or not isinstance(node.ctx, ast.Load):
+        return
+    if _has_rules(plan, dotted):
         _value(plan, node, dotted)
-    elif dotted and isinstance(node.ctx, ast.Load):
+    else:
         _foreign_value(plan, node, dotted)
 
 
-def _constant(plan: Plan, dotted: str) -> bool:
-    row = plan.unit.book.find(dotted)
-    return row is not None and bool(row.get("const"))
+def _has_rules(plan: Plan, dotted: str) -> bool:
+    """Whether rules speak of a name: all of torch's, some of packages built on it."""
+    return dotted.startswith("torch.") or plan.unit.book.find(dotted) is not None
 
 
 def _foreign_value(plan: Plan, node: ast.Attribute | ast.Name, dotted: str) -> None:
