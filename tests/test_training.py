@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -572,8 +571,9 @@ def test_text_of_the_plain_loop() -> None:
     tx = optax.sgd(0.1)
     opt_state = tx.init(nnx.state(model, nnx.Param))
     losses, hits, seen = [], 0, []
-    for x, y in zip(xs, ys):
-        # start anew
+
+    @nnx.jit
+    def train_step(model, opt_state, x, y):
         def loss_fn(model):
             output = model(x)
             # the loss of this batch
@@ -583,6 +583,11 @@ def test_text_of_the_plain_loop() -> None:
         (loss, output), grads = nnx.value_and_grad(loss_fn, has_aux=True)(model)
         updates, opt_state = tx.update(grads, opt_state, nnx.state(model, nnx.Param))
         nnx.update(model, optax.apply_updates(nnx.state(model, nnx.Param), updates))
+        return opt_state, output, loss
+
+    for x, y in zip(xs, ys):
+        # start anew
+        opt_state, output, loss = train_step(model, opt_state, x, y)
         losses.append(loss.item())
         hits += jnp.sum(jnp.argmax(output, axis=1) == y).item()
     return losses, hits
@@ -590,4 +595,32 @@ def test_text_of_the_plain_loop() -> None:
     )
 
 
-jax.config.update("jax_disable_most_optimizations", True)
+def test_steps_compile_once(tmp_path: Path) -> None:
+    converted, _, ours, _, twin = both(ONE_SCOPE.replace("OPTIMIZER", "optim.Adam(model.parameters())"), tmp_path)
+    traced = []
+    forward = ours.Net.__call__
+    ours.Net.__call__ = lambda self, x: traced.append(x) or forward(self, x)
+    xs, ys = data(9)
+    ours.fit(twin, jnp.asarray(xs), jnp.asarray(ys))
+    assert len(traced) <= 2
+    steps = [f for f in converted.findings if f.name == "torch.optim.Optimizer.step"]
+    assert [f.code for f in steps] == ["JM002"] and "train_step under nnx.jit" in steps[0].message
+
+
+EAGER = {
+    "`loss.item() > 2.0` reads a value": [ZERO, LOSS, f"if loss.item() > 2.0:{BLOCK}continue", BACK, STEP],
+    "`x > 0` reads": [ZERO, "loss = criterion(model(x if (x > 0).all() else -x), y)", BACK, STEP],
+    "a boolean mask": [ZERO, "loss = criterion(model(x)[y > 0], y[y > 0])", BACK, STEP],
+    "nothing shows what `helper`": [ZERO, "loss = criterion(model(helper(x)), y)", BACK, STEP],
+    "from one turn": ["loss = criterion(model(x), y)", BACK, ACCUMULATE],
+    "`i` is a Python value": [ZERO, "loss = criterion(model(x), y) * (i + 1)", BACK, STEP],
+}
+
+
+@pytest.mark.parametrize("reason", EAGER)
+def test_what_stays_eager(reason: str) -> None:
+    loop = LOOP.replace("xs, ys", "xs: torch.Tensor, ys: torch.Tensor", 1).replace("[]", "[]\n    opt.zero_grad()")
+    converted = convert(HEAD + loop.replace("BODY", "\n        ".join(EAGER[reason])))
+    assert "@nnx.jit" not in converted.text
+    found = [f for f in converted.findings if f.code == "JM141" and f.name == "torch.optim.Optimizer.step"]
+    assert found and "the step runs eagerly: " in found[0].message, converted.findings

@@ -9,6 +9,7 @@ from ..plan import Plan, Whole
 from ..writer import Writer
 from .gradients import plan_gradient
 from .idle import is_idle, plan_idle
+from .jitting import plan_jits
 from .loops import fresh, parameters_text, plan_routine
 from .methods import plan_freezing, plan_methods
 from .modes import plan_modes
@@ -33,9 +34,10 @@ def plan_training(plan: Plan) -> None:
     for made in optimizers.calls:
         schedule = next((s for s in schedules if s.made is made), None)
         explicit[id(made)] = _optimizer(plan, optimizers, made, routines, schedule)
+    names = {u.stmt: explicit.get(id(u.made)) for u in updates if u.made is not None}
+    jits = plan_jits(plan, routines, names)
     for routine in routines:
-        names = {u.stmt: explicit.get(id(u.made)) for u in routine.updates if u.made is not None}
-        plan_routine(plan, routine, names)
+        plan_routine(plan, routine, names, jits)
     for schedule in schedules:
         plan_schedule(plan, schedule, explicit.get(id(schedule.made)), idle=is_idle(plan, schedule.made, schedule))
     if not failed:
@@ -126,9 +128,9 @@ def _explicit(
     if not mine or any(unit.scope(u.stmt) is not scope for _, u in mine):
         return None
     several = sum(1 for c in optimizers.calls if c.key[0] is made.key[0]) > 1
-    suffix = f"_{made.target}" if several else ""
-    tx = fresh(plan, stmt, (f"tx{suffix}", f"{made.target}_tx"))
-    return tx, fresh(plan, stmt, (f"opt_state{suffix}", f"{made.target}_state"))
+    if several:  # the optimizer's own name is free: all its uses are known
+        return made.target, fresh(plan, stmt, (f"{made.target}_state", f"state_of_{made.target}"))
+    return fresh(plan, stmt, ("tx", f"{made.target}_tx")), fresh(plan, stmt, ("opt_state", f"{made.target}_state"))
 
 
 def _lone_zero(plan: Plan, node: ast.Name) -> bool:

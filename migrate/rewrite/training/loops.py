@@ -38,9 +38,15 @@ class Names:
     modules: Mapping[str, str]
 
 
-def plan_routine(plan: Plan, routine: Routine, explicit: Mapping[ast.Expr, tuple[str, str] | None]) -> None:
+def plan_routine(
+    plan: Plan,
+    routine: Routine,
+    explicit: Mapping[ast.Expr, tuple[str, str] | None],
+    jits: Mapping[ast.stmt, str],
+) -> None:
     """Write the training code of one function. `explicit` gives for each step statement the names of the transformation
-    and its state where no nnx.Optimizer is used."""
+    and its state where no nnx.Optimizer is used; `jits` the jitted function that it is in, or ":" and why it is in none.
+    """
     grads = gradient_names(plan, routine)
     splits = {s.stmt: s for p in routine.passes for s in p.region.splits}
     for statement, units in routine.zeros.items():
@@ -57,7 +63,7 @@ def plan_routine(plan: Plan, routine: Routine, explicit: Mapping[ast.Expr, tuple
     for clip in routine.clips:
         plan_clip(plan, clip, grads)
     for update in routine.updates:
-        _plan_update(plan, update, grads, explicit.get(update.stmt))
+        _plan_update(plan, update, grads, explicit.get(update.stmt), jits.get(update.stmt, ":"))
     if routine.fresh:
         first = min((p.stmt for p in routine.passes), key=plan.unit.tree.start)
         outer = [u for u in plan.unit.tree.ancestors(first) if isinstance(u, ast.stmt) and u is not routine.function]
@@ -317,7 +323,9 @@ def _plan_split(plan: Plan, split: Split) -> None:
     plan.lines[split.stmt] = lines
 
 
-def _plan_update(plan: Plan, update: Update, grads: Mapping[str, str], explicit: tuple[str, str] | None) -> None:
+def _plan_update(
+    plan: Plan, update: Update, grads: Mapping[str, str], explicit: tuple[str, str] | None, jit: str
+) -> None:
     lines = update_lines(update, grads, explicit)
     if update.guarded:
         absent = " and ".join(f"{grads[u]} is not None" for u in update.source.units)
@@ -326,8 +334,12 @@ def _plan_update(plan: Plan, update: Update, grads: Mapping[str, str], explicit:
     plan.lines[update.stmt] = lambda _: lines
     _take(plan, update.stmt)
     how = "tx.update and optax.apply_updates" if explicit else "nnx.Optimizer.update"
+    name = "torch.optim.Optimizer.step"
+    if not jit.startswith(":"):
+        plan.found("JM002", update.stmt, name, f"{how}, in {jit} under nnx.jit")
+        return
     plan.found(
-        "JM141", update.stmt, "torch.optim.Optimizer.step", f"{how}; the step runs eagerly",
+        "JM141", update.stmt, name, f"{how}; the step runs eagerly: {jit[1:]}",
         advice="Put the step into a function of its own and decorate it with @nnx.jit.",
     )  # fmt: skip
 
@@ -348,6 +360,10 @@ def update_lines(update: Update, grads: Mapping[str, str], explicit: tuple[str, 
         ]
         return [f"({', '.join(new)}), {state} = {tx}.update({given}, {state}, {params})", *each]
     first = f"updates, {state} = {tx}.update({given}, {state}, {params})"
+    if source.models and len(first) > 100:
+        first = f"updates, {state} = {tx}.update({given}, {state}, params)"
+        last = f"nnx.update({source.models[0]}, optax.apply_updates(params, updates))"
+        return [f"params = {params}", first, last]
     if source.models:
         return [first, f"nnx.update({source.models[0]}, optax.apply_updates({params}, updates))"]
     return [first, f"{', '.join(source.arrays)} = optax.apply_updates({params}, updates)"]
