@@ -4,6 +4,7 @@ import pickle
 from pathlib import Path
 
 import jax
+from flax import nnx
 
 
 def save(obj, f):
@@ -14,3 +15,15 @@ def save(obj, f):
 def load(f):
     """What `save` wrote. A .pt file of PyTorch is another format: convert it first."""
     return pickle.loads(Path(f).read_bytes())
+
+
+def optimizer_state(optimizer):
+    """The state of an nnx.Optimizer as nested dictionaries of arrays."""
+    return nnx.to_pure_dict(nnx.state(optimizer))
+
+
+def load_optimizer_state(optimizer, state):
+    """Put what `optimizer_state` gave into an nnx.Optimizer of the same kind."""
+    own = nnx.state(optimizer)
+    nnx.replace_by_pure_dict(own, state)
+    nnx.update(optimizer, own)

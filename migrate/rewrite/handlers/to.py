@@ -61,7 +61,8 @@ def to(plan: Plan, row: Row, call: ast.Call, receiver: ast.expr | None) -> Whole
         return Refusal(
             "JM203", f"torch.Tensor.to: the device {device.value!r} is a string", 'Use torch.device("…") or drop it.'
         )
-    return _whole(receiver, dtype, device, other)
+    named = device is not None and plan.unit.kind(device).tag == "str"
+    return _whole(receiver, dtype, device, other, named=named)
 
 
 def _names_device(node: ast.expr) -> bool:
@@ -70,7 +71,10 @@ def _names_device(node: ast.expr) -> bool:
     return name.lower() in ("device", "dev", "_device")
 
 
-def _whole(receiver: ast.expr, dtype: ast.expr | None, device: ast.expr | None, other: ast.expr | None) -> Whole:
+def _whole(
+    receiver: ast.expr, dtype: ast.expr | None, device: ast.expr | None, other: ast.expr | None, *, named: bool = False
+) -> Whole:
+    """`named`: the device is a string."""
     kept = tuple(n for n in (receiver, dtype, device, other) if n is not None)
 
     def build(writer: Writer) -> str:
@@ -85,7 +89,8 @@ def _whole(receiver: ast.expr, dtype: ast.expr | None, device: ast.expr | None, 
         elif other is not None:
             text = f"{text}.astype({writer.at_level(other, ATOM)}.dtype)"
         if device is not None:
-            text = f"jax.device_put({text}, {writer.at_level(device, 1)})"
+            place = writer.at_level(device, ATOM if named else 1)
+            text = f"jax.device_put({text}, {f'jax.devices({place})[0]' if named else place})"
         return text
 
     return Whole(build, ATOM, kept)

@@ -19,7 +19,9 @@ from .reader import Reader
 from .roles import NotPlain, function_of, is_optimizer
 from .scaling import plan_scaling
 from .schedules import Schedule, find_schedules
+from .states import plan_states, state_calls
 from .steps import Routine, Update, backward_calls
+from .text import wrapped
 
 __all__ = ["plan_training"]
 
@@ -45,6 +47,7 @@ def plan_training(plan: Plan) -> None:
     plan_modes(plan, routines)
     plan_methods(plan)
     plan_freezing(plan)
+    plan_states(plan, optimizers, explicit, bool(failed))
     _leave(plan, failed)
     _other_uses(plan, updates, failed)
 
@@ -121,6 +124,7 @@ def _explicit(
     mine = [(r, u) for r in routines for u in r.updates if u.made is made]
     known = {n for r, u in mine for part in (*r.zeros, u.stmt) for n in ast.walk(part)}
     known |= {n for s in schedules for part in (s.call, *s.reads) for n in ast.walk(part)}
+    known |= {func.value for _, func in state_calls(plan)}
     for node in unit.tree.all(ast.Name):
         if node.id == made.target and node is not stmt.targets[0] and node not in known:
             if unit.scope(node).lookup(node.id) is scope and not _lone_zero(plan, node):
@@ -154,17 +158,19 @@ def _construct(plan: Plan, made: OptimizerCall, names: tuple[str, str] | None, s
     params = parameters_text(made.source)
     models = _tuple(made.source.models) if made.source.models else ""
 
+    indent = len(plan.unit.tree.indent(stmt)) if isinstance(stmt, ast.stmt) else 0
+
     def statement(writer: Writer) -> list[str]:
         if names is None:
-            return [f"{made.target} = nnx.Optimizer({models}, {text(writer)}, wrt=nnx.Param)"]
-        return [f"{names[0]} = {text(writer)}", f"{names[1]} = {names[0]}.init({params})"]
+            return wrapped(f"{made.target} = nnx.Optimizer({models}, {text(writer)}, wrt=nnx.Param)", indent)
+        return [*wrapped(f"{names[0]} = {text(writer)}", indent), f"{names[1]} = {names[0]}.init({params})"]
 
     if schedule is not None and schedule.per_step:
         rate = schedule_text(plan, schedule)
         assert isinstance(stmt, ast.stmt)
         plan.lines[stmt] = lambda _: []
         plan.lines[schedule.stmt] = lambda writer: [f"{schedule.name} = {rate(writer)}", *statement(writer)]
-    elif names is not None and isinstance(stmt, ast.Assign):
+    elif isinstance(stmt, ast.Assign) and (names is not None or len(stmt.targets) == 1) and plan.alone(stmt):
         plan.lines[stmt] = statement
     else:
         plan.whole[made.call] = Whole(

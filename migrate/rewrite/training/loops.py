@@ -44,8 +44,10 @@ def plan_routine(
     explicit: Mapping[ast.Expr, tuple[str, str] | None],
     jits: Mapping[ast.stmt, str],
 ) -> None:
-    """Write the training code of one function. `explicit` gives for each step statement the names of the transformation
-    and its state where no nnx.Optimizer is used; `jits` the jitted function that it is in, or ":" and why it is in none.
+    """Write the training code of one function.
+
+    `explicit` gives for each step statement the names of the transformation and its state where no nnx.Optimizer is
+    used; `jits` the jitted function that it is in, or ":" and why it is in none.
     """
     grads = gradient_names(plan, routine)
     splits = {s.stmt: s for p in routine.passes for s in p.region.splits}

@@ -37,3 +37,56 @@ def _inside_strings(text: str) -> set[int]:
     except (tokenize.TokenError, IndentationError):
         pass
     return inside
+
+
+def wrapped(line: str, indent: int, unit: str = "    ", limit: int = 120) -> list[str]:
+    """A statement as lines: where it is too long, the arguments of its outermost call or display stand on lines of
+    their own. `indent` is how far it will stand from the margin."""
+    if len(line) + indent <= limit:
+        return [line]
+    start = _outermost(line)
+    if start < 0:
+        return [line]
+    parts, end = _parts(line, start)
+    if not parts:
+        return [line]
+    inner = [unit + text for part in parts for text in wrapped(f"{part},", indent + len(unit), unit, limit)]
+    return [line[: start + 1], *inner, line[end:]]
+
+
+def _outermost(line: str) -> int:
+    """The place of the last bracket of the outermost level that holds more than one part, or the longest one."""
+    best, size, depth = -1, 0, 0
+    for at, char in enumerate(line):
+        if char in "([{":
+            if depth == 0:
+                parts, end = _parts(line, at)
+                if parts and end - at > size:
+                    best, size = at, end - at
+            depth += 1
+        elif char in ")]}":
+            depth -= 1
+    return best
+
+
+def _parts(line: str, start: int) -> tuple[list[str], int]:
+    """The parts between commas of a bracket's content and the place where it closes; no parts in a lambda's head."""
+    parts: list[str] = []
+    depth, at, quote = 0, start + 1, ""
+    for index in range(start, len(line)):
+        char = line[index]
+        if quote:
+            quote = "" if char == quote else quote
+        elif char in "\"'":
+            quote = char
+        elif char in "([{":
+            depth += 1
+        elif char in ")]}":
+            depth -= 1
+            if depth == 0:
+                last = line[at:index].strip()
+                return [*parts, *([last] if last else [])], index
+        elif char == "," and depth == 1:
+            parts.append(line[at:index].strip())
+            at = index + 1
+    return [], start

@@ -1,4 +1,4 @@
-"""Why statements cannot be traced by jit: what in them, or in the functions and modules that they call, needs values."""
+"""Why statements cannot be traced by jit: what in them, or in the functions and modules they call, needs values."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ _BUILTINS = frozenset(
     max min sorted any all callable slice repr str format
     """.split()  # noqa: SIM905
 )
+_HOLDERS = ("torch.nn.Sequential", "torch.nn.ModuleList", "torch.nn.ModuleDict")
 _LIBRARIES = ("math.", "einops.", "functools.", "itertools.", "operator.", "typing.", "collections.", "copy.")
 
 
@@ -127,7 +128,7 @@ class Tracer:
     def _any_module(self, unit: Unit, node: ast.Call) -> str:
         """A module of unknown class: each module class of the file must do, and there must be one."""
         kind: Kind = unit.kind(node.func)
-        if kind.name in ("torch.nn.Sequential", "torch.nn.ModuleList", "torch.nn.ModuleDict"):
+        if kind.name in _HOLDERS:
             inner = [k.facts for k in kind.items if isinstance(k.facts, ClassFacts)]
             return next((p for f in inner if (p := self._module(f))), "")
         classes = [c for c in unit.classes.values() if c.is_module]
