@@ -98,12 +98,24 @@ class Assignments(Frame):
         elif fixed and len(kind.items) == count:
             kinds = list(kind.items)
         else:
-            kinds = [kind.element()] * count
+            kinds = self._around_star(target, value) or [kind.element()] * count
         values: list[ast.expr | None] = [None] * count
         if isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == count and starred is None:
             values = list(value.elts)
         for sub, sub_kind, sub_value in zip(target.elts, kinds, values, strict=False):
             self.assign(sub, sub_kind, env, sub_value)
+
+    def _around_star(self, target: ast.Tuple | ast.List, value: ast.expr | None) -> list[Kind]:
+        """The kinds of `b, n, device, dtype = *x.shape, x.device, x.dtype`; none when the value has another form."""
+        if not isinstance(value, (ast.Tuple, ast.List)) or any(isinstance(e, ast.Starred) for e in target.elts):
+            return []
+        stars = [i for i, e in enumerate(value.elts) if isinstance(e, ast.Starred)]
+        spread = len(target.elts) - len(value.elts) + 1
+        if len(stars) != 1 or spread < 0:
+            return []
+        kinds = [self.unit.kind(e) for e in value.elts]
+        (at,) = stars
+        return [*kinds[:at], *[kinds[at].element()] * spread, *kinds[at + 1 :]]
 
     def _self_class(self, node: ast.expr) -> ClassFacts | None:
         """The class whose instance `node` is, when `node` is the first parameter of the method we are in."""

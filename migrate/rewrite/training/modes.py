@@ -18,7 +18,8 @@ from .steps import Routine
 from .text import dedented
 
 OFF = ("torch.no_grad", "torch.inference_mode")
-MODES = (*OFF, *AUTOCAST, "torch.enable_grad", "torch.set_grad_enabled", "torch.autograd.no_grad")
+KERNELS = ("torch.nn.attention.sdpa_kernel", "torch.backends.cuda.sdp_kernel")
+MODES = (*OFF, *AUTOCAST, *KERNELS, "torch.enable_grad", "torch.set_grad_enabled", "torch.autograd.no_grad")
 _FLOAT32 = "everything is computed in float32: autocast is left out, results differ by its rounding"
 STOP = "jax.lax.stop_gradient("
 
@@ -53,7 +54,7 @@ def _mode(plan: Plan, node: ast.AST) -> str:
 
 def _turns_off(node: ast.AST, dotted: str) -> bool:
     """Whether the mode stops gradients, as far as its text says; a flag computed at run time may."""
-    if dotted == "torch.enable_grad" or dotted in AUTOCAST:
+    if dotted == "torch.enable_grad" or dotted in (*AUTOCAST, *KERNELS):
         return False
     flag = (
         next((a for a in [*node.args, *(k.value for k in node.keywords)]), None) if isinstance(node, ast.Call) else None
@@ -80,7 +81,7 @@ def _block(plan: Plan, node: ast.AST, dotted: str, steps: Sequence[Routine]) -> 
     if needs_stop and _conditional(node):
         return _left(plan, node, dotted, "gradients are switched by a value inside a differentiated function")
     _take(plan, node)
-    if dotted in AUTOCAST:
+    if dotted in (*AUTOCAST, *KERNELS):
         plan.taken |= set(ast.walk(node))
     changed = needs_stop and _stop(plan, stmt, steps)
     if len(stmt.items) > 1:
@@ -88,7 +89,9 @@ def _block(plan: Plan, node: ast.AST, dotted: str, steps: Sequence[Routine]) -> 
     else:
         plan.lines[stmt] = lambda writer: [_dedented(plan, stmt, writer)]
     if dotted in AUTOCAST:
-        plan.found("JM101", node, dotted, _FLOAT32, advice="For bfloat16 give the layers bfloat16 inputs and weights.")
+        _autocast(plan, node, dotted)
+    elif dotted in KERNELS:
+        plan.found("JM002", node, dotted, "gone: XLA chooses the kernel")
     elif changed == "writes":
         plan.found(
             "JM101",
@@ -100,6 +103,15 @@ def _block(plan: Plan, node: ast.AST, dotted: str, steps: Sequence[Routine]) -> 
         extra = "; what leaves it is cut with jax.lax.stop_gradient" if changed else ""
         plan.found("JM002", node, dotted, f"JAX differentiates only what jax.grad is asked for{extra}")
     return None
+
+
+def _autocast(plan: Plan, node: ast.AST, dotted: str) -> None:
+    """Say what leaving autocast out means: nothing where it is switched off."""
+    enabled = next((k.value for k in node.keywords if k.arg == "enabled"), None) if isinstance(node, ast.Call) else None
+    if isinstance(enabled, ast.Constant) and enabled.value is False:
+        plan.found("JM002", node, dotted, "gone: JAX casts nothing by itself")
+        return
+    plan.found("JM101", node, dotted, _FLOAT32, advice="For bfloat16 give the layers bfloat16 inputs and weights.")
 
 
 def _dedented(plan: Plan, stmt: ast.With, writer: Writer) -> str:
@@ -155,7 +167,7 @@ def _decorator(
     plan.point(function, start, end, "")
     if dotted in AUTOCAST:
         plan.taken |= set(ast.walk(node))
-        plan.found("JM101", node, dotted, _FLOAT32)
+        _autocast(plan, node, dotted)
         return
     stop = _turns_off(node, dotted) and differentiated(plan, function, steps)
     if stop:
