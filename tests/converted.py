@@ -50,13 +50,18 @@ def under_torch(source: str) -> types.SimpleNamespace:
 
 def under_jax(converted: Converted, folder: Path) -> types.ModuleType:
     """Import the conversion with its layer file from `folder`."""
+    return with_layers(converted, folder)[0]
+
+
+def with_layers(converted: Converted, folder: Path) -> tuple[types.ModuleType, types.ModuleType]:
+    """Import the conversion from `folder`; also its layer file."""
     (folder / "nnx_layers.py").write_text(converted.layers, encoding="utf-8")
     (folder / "program.py").write_text(converted.text, encoding="utf-8")
     for name in ("nnx_layers", "program"):
         sys.modules.pop(name, None)
     sys.path.insert(0, str(folder))
     try:
-        return importlib.import_module("program")
+        return importlib.import_module("program"), importlib.import_module("nnx_layers")
     finally:
         sys.path.remove(str(folder))
         for name in ("nnx_layers", "program"):

@@ -31,6 +31,7 @@ _ORDER = (
     "embedding",
     "dropout",
     "activation",
+    "parametrize",
     "padding",
     "pooling",
     "adaptive",

@@ -133,7 +133,12 @@ class Evaluator(Calls):
         narrowed = env.get(ast.unparse(node)) if base.tag in ("Module", "unknown") else None
         if narrowed is not None:
             return narrowed
-        return self.attribute(base, node.attr)
+        kind = self.attribute(base, node.attr)
+        if not kind.known and node.attr in ("weight", "bias") and base.tag in ("Module", "unknown"):
+            parent = self.unit.tree.parents.get(node)
+            if isinstance(parent, ast.Attribute) and parent.attr == "data" and base.facts is None:
+                return VARIABLE.because(f".data of a module's {node.attr}")
+        return kind
 
     def attribute(self, base: Kind, name: str) -> Kind:
         """The kind of `base.name` (not called)."""

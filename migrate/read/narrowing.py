@@ -48,6 +48,17 @@ class Narrowing(Frame):
                 self.narrow(value, env, holds)
         elif isinstance(test, ast.Call) and holds:
             self._narrow_call(test, env)
+        elif isinstance(test, ast.Compare) and holds:
+            self._narrow_type(test, env)
+
+    def _narrow_type(self, test: ast.Compare, env: Env) -> None:
+        """`type(m) == nn.Linear`, `type(m) is nn.Linear`."""
+        left, operator = test.left, test.ops[0]
+        asks = isinstance(left, ast.Call) and len(left.args) == 1 and self.unit.resolve(left.func) == "builtins.type"
+        if asks and len(test.ops) == 1 and isinstance(operator, (ast.Eq, ast.Is)):
+            kind = self._instance(test.comparators[0])
+            if kind.known:
+                self._set(left.args[0], kind.because("its type"), env)  # type: ignore[attr-defined]
 
     def _narrow_call(self, test: ast.Call, env: Env) -> None:
         dotted = self.unit.resolve(test.func)

@@ -99,7 +99,7 @@ def draws(row: Row | None, catalogue: Mapping[str, Layer], node: ast.Call | None
         entry = catalogue.get(str(name))
         if entry is None:
             return ""
-        if entry.kind == "class":
+        if entry.kind == "class" or entry.needs_rngs:
             return "build" if entry.needs_rngs else ""
         parameter = key_parameter(row, entry)
         if not parameter:

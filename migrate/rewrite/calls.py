@@ -220,7 +220,9 @@ def _object_method(plan: Plan, node: ast.Call, func: ast.Attribute, receiver: Ki
     row = plan.unit.book.find(dotted)
     if row is None:
         layer = (
-            receiver.tag == "Module" and receiver.facts is None and receiver.name and receiver.name not in CONTAINERS
+            receiver.tag == "Module"
+            and receiver.facts is None
+            and receiver.name not in ("", "torch.nn.Module", *CONTAINERS)
         )
         if torch_names().known(dotted) or layer:
             name = f"{receiver.name}.{func.attr}" if layer else dotted

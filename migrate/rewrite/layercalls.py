@@ -45,7 +45,7 @@ def layer_call(
         _method_to_function(plan, node, receiver, spelled)
     for keyword in node.keywords if flax == name else ():
         _rename(plan, row, node, keyword, set(entry.params))
-    if entry.kind == "class" and entry.needs_rngs:
+    if entry.needs_rngs:
         plan.rngs_calls.append(node)
     if wants_key:
         plan.key_calls[node] = key_parameter(row, entry)

@@ -168,10 +168,14 @@ class ParameterList(nnx.List):
 
 
 class ParameterDict(_Mapping):
-    """Parameters by name, in order of insertion; arrays become nnx.Param."""
+    """Parameters by name, in order of insertion but those of a plain dict sorted; arrays become nnx.Param."""
 
     def __init__(self, parameters=(), *, rngs: nnx.Rngs | None = None):
         self.update(parameters)
+
+    def update(self, other):
+        for key, value in sorted(other.items()) if type(other) is dict else dict(other).items():
+            self[key] = value
 
     def __setitem__(self, key, value):
         self._add(key, value if isinstance(value, nnx.Variable) else nnx.Param(value))
@@ -258,6 +262,12 @@ def named_variables(module, prefix=""):
     for name, value in _attributes(module):
         if isinstance(value, nnx.Module):
             yield from named_variables(value, f"{prefix}{name}.")
+
+
+def is_training(module):
+    """Whether train() or eval() was the last to reach a layer that differs between the two."""
+    flags = vars(module)
+    return not flags["use_running_average" if "use_running_average" in flags else "deterministic"]
 
 
 def named_parameters(module):

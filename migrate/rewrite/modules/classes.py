@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from ...read.facts import ClassFacts, FunctionFacts
-from ...rulebook.precedence import NOT
+from ...rulebook.precedence import ATOM, NOT
 from ..plan import Plan, Whole
 from ..signature_edit import add_keyword_parameter
 
@@ -64,14 +64,30 @@ def _flags_elsewhere(plan: Plan) -> None:
             continue
         kind = plan.unit.kind(node.value)
         if kind.tag == "Module" and kind.name != "plain":
-            plan.taken.add(node)
-            plan.found(
-                "JM203",
-                node,
-                "torch.nn.Module.training",
-                "NNX modules have no training flag of their own",
-                advice="Ask the layer that switches: `not m.deterministic`.",
-            )
+            _flag_of(plan, node)
+
+
+def _flag_of(plan: Plan, node: ast.Attribute) -> None:
+    """`self.bn.training`: the flag that the layer itself looks at; other layers have none."""
+    kind = plan.unit.kind(node.value)
+    facts = kind.facts
+    own = isinstance(facts, ClassFacts) and any(_uses_training(c) for c in facts.lineage())
+    layer = (kind.name or (facts.layer_base if isinstance(facts, ClassFacts) else "")).rpartition(".")[2]
+    plan.taken.add(node)
+    if isinstance(node.ctx, ast.Load) and (
+        own or "Dropout" in layer or layer.startswith(("BatchNorm", "InstanceNorm"))
+    ):
+        spelled = plan.layer("is_training")
+        plan.whole[node] = Whole(lambda w: f"{spelled}({w.text(node.value)})", ATOM, (node.value,))
+        plan.found("JM001", node, "torch.nn.Module.training", f"training -> {spelled}", evidence=kind.why)
+        return
+    plan.found(
+        "JM203",
+        node,
+        "torch.nn.Module.training",
+        "NNX modules have no training flag of their own",
+        advice="Ask a layer that switches: `not m.deterministic`.",
+    )
 
 
 def _header(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> ast.AST:
@@ -255,6 +271,9 @@ def _training_flag(plan: Plan, facts: ClassFacts) -> None:
                 advice="Call train() or eval().",
             )
             plan.taken.add(use)
+            continue
+        if use not in own:
+            _flag_of(plan, use)
             continue
         plan.whole[use] = Whole(lambda w, u=use: f"not {w.at_level(u.value, 15)}.deterministic", NOT, (use.value,))  # type: ignore[misc]
         plan.taken.add(use)

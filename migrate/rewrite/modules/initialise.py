@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from ...read.facts import FunctionFacts
+from ...rulebook.precedence import ATOM
 from ..match import Match, Refusal, match, whole
 from ..nativecalls import native_weight
 from ..plan import Build, Plan, Whole
@@ -79,6 +80,8 @@ def _statement(
         plan.found("JM204", node, dotted, "rewriting would lose a comment")
         return
     plan.taken.update(ast.walk(tensor))
+    if target is not tensor:
+        plan.whole[tensor] = Whole(lambda writer: writer.text(target), ATOM, (target,))
     suffix = _suffix(plan, target)
     if suffix is None:
         known = plan.unit.kind(target).known
@@ -184,6 +187,8 @@ def _walk(plan: Plan, node: ast.Call, func: ast.Attribute) -> None:
     ):
         target = parent.target
         form = WALKS[func.attr]
+        if not _any_order(plan, parent):
+            form = plan.layer("named_modules" if func.attr == "modules" else "named_children") + "({})"
         plan.whole[node] = Whole(lambda w: form.format(w.text(func.value)), 15, (func.value,))
         plan.whole[target] = Whole(lambda _: f"_, {target.id}", 15)
         plan.found("JM001", node, name, f"{func.attr} -> {form.format('…')}")
@@ -192,3 +197,30 @@ def _walk(plan: Plan, node: ast.Call, func: ast.Attribute) -> None:
     spelled = plan.layer(function)
     plan.whole[node] = Whole(lambda w: f"[module for _, module in {spelled}({w.text(func.value)})]", 15, (func.value,))
     plan.found("JM001", node, name, f"{func.attr} -> {spelled}")
+
+
+def _any_order(plan: Plan, loop: ast.For | ast.comprehension) -> bool:
+    """Whether a loop over modules gives the same in NNX's order: it only looks at layers that hold no others."""
+    if not isinstance(loop, ast.For) or not isinstance(loop.target, ast.Name) or loop.orelse:
+        return False
+    return all(_about_leaves(plan, stmt, loop.target.id) for stmt in loop.body)
+
+
+def _about_leaves(plan: Plan, stmt: ast.stmt, name: str) -> bool:
+    """`if isinstance(m, nn.Linear): …`, for layers of torch that are no containers."""
+    if not isinstance(stmt, ast.If):
+        return False
+    test = stmt.test
+    if not (
+        isinstance(test, ast.Call) and len(test.args) == 2 and plan.unit.resolve(test.func) == "builtins.isinstance"
+    ):
+        return False
+    classes = test.args[1].elts if isinstance(test.args[1], ast.Tuple) else [test.args[1]]
+    leaves = all((plan.unit.resolve(c) or "").startswith("torch.nn.") and not _holds_others(plan, c) for c in classes)
+    about = isinstance(test.args[0], ast.Name) and test.args[0].id == name
+    return about and leaves and all(_about_leaves(plan, s, name) for s in stmt.orelse)
+
+
+def _holds_others(plan: Plan, cls: ast.expr) -> bool:
+    name = (plan.unit.resolve(cls) or "").rpartition(".")[2]
+    return name in ("Module", "Sequential", "ModuleList", "ModuleDict", "MultiheadAttention") or "Transformer" in name

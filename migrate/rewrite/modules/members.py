@@ -6,6 +6,7 @@ import ast
 
 from ...read.facts import ClassFacts, FunctionFacts
 from ...read.kinds import Kind
+from ...rulebook.precedence import NOT
 from ..layercalls import remove_argument
 from ..plan import Plan, Whole
 
@@ -32,6 +33,8 @@ def _construction(plan: Plan, node: ast.Call) -> None:
         _list(plan, node, dotted)
     elif dotted in ("torch.nn.Sequential", "torch.nn.ModuleDict", "torch.nn.ParameterDict"):
         _rename(plan, node, dotted, plan.layer(dotted.rpartition(".")[2]))
+    elif dotted == "torch.nn.Module" and not node.args and not node.keywords:
+        _rename(plan, node, dotted, "nnx.Module")
     elif dotted in ("torch.nn.Parameter", "torch.nn.Buffer"):
         _parameter(plan, node, dotted)
     else:
@@ -118,10 +121,7 @@ def _parameter(plan: Plan, node: ast.Call, dotted: str) -> None:
     code, text = "JM001", "nnx.Param"
     if flag is not None:
         if not isinstance(flag, ast.Constant) or not isinstance(flag.value, bool):
-            plan.found(
-                "JM202", node, dotted, "requires_grad is not a literal", advice="Choose nnx.Param or Buffer by hand."
-            )
-            plan.taken.update((node, node.func))
+            _chosen_parameter(plan, node, dotted, flag)
             return
         remove_argument(plan, node, flag)
         keep = flag.value
@@ -142,6 +142,27 @@ def _parameter(plan: Plan, node: ast.Call, dotted: str) -> None:
     plan.found(code, node, dotted, f"{dotted} -> {text}{why}")
 
 
+def _chosen_parameter(plan: Plan, node: ast.Call, dotted: str, flag: ast.expr) -> None:
+    """`nn.Parameter(t, requires_grad=learned)` becomes `(nnx.Param if learned else Buffer)(t)`."""
+    tree = plan.unit.tree
+    plan.taken.update((node, node.func))
+    if plan.unit.kind(flag).is_tensor or ".requires_grad" in ast.unparse(flag):
+        message = "requires_grad is that of another tensor"
+        plan.found("JM202", node, dotted, message, advice="Choose nnx.Param or Buffer by hand.")
+        return
+    buffer = plan.layer("Buffer")
+    remove_argument(plan, node, flag)
+    plan.taken.difference_update(tree.walk(flag))
+    plan.point(
+        node,
+        tree.start(node.func),
+        tree.end(node.func),
+        lambda writer: f"(nnx.Param if {writer.at_level(flag, NOT)} else {buffer})",
+    )
+    why = "where it needs no gradient it is a buffer and not among named_parameters()"
+    plan.found("JM101", node, dotted, f"{dotted} -> nnx.Param or {buffer}: {why}")
+
+
 def _registration(plan: Plan, node: ast.Call) -> None:
     """register_buffer, register_parameter, add_module: an assignment to the attribute they create."""
     func, tree = node.func, plan.unit.tree
@@ -160,7 +181,8 @@ def _registration(plan: Plan, node: ast.Call) -> None:
     stmt = tree.parents.get(node)
     dotted = f"torch.nn.Module.{func.attr}"
     plan.taken.update((node, func))
-    if name is None or not isinstance(stmt, ast.Expr) or any(isinstance(a, ast.Starred) for a in node.args):
+    plain = isinstance(stmt, (ast.Expr, ast.Lambda))
+    if name is None or not plain or any(isinstance(a, ast.Starred) for a in node.args):
         plan.found("JM203", node, dotted, f"{func.attr} is not called in its plain form")
         return
     wrapper = ""
@@ -204,20 +226,26 @@ def _argument(node: ast.Call, index: int, name: str) -> ast.expr | None:
 
 
 def _assign(
-    plan: Plan, node: ast.Call, stmt: ast.Expr, owner: ast.expr, name: ast.expr, value: ast.expr | None, wrapper: str
+    plan: Plan, node: ast.Call, stmt: ast.AST, owner: ast.expr, name: ast.expr, value: ast.expr | None, wrapper: str
 ) -> None:
     tree = plan.unit.tree
+    facts = plan.unit.kind(owner).facts
     kept = tuple(n for n in (owner, name, value) if n is not None)
+    nothing = "None"
+    if isinstance(value, ast.Constant) and value.value is None and isinstance(name, ast.Constant):
+        held = facts.attribute(str(name.value)) if isinstance(facts, ClassFacts) else None
+        nothing = "nnx.data(None)" if held is not None and _is_data(held) else "None"
     lost = [
         s
         for s in tree.comments_in(tree.start(stmt), tree.end(stmt))
         if not any(tree.start(k) <= s[0] < tree.end(k) for k in kept)
     ]
-    if isinstance(name, ast.Constant) and isinstance(name.value, str) and name.value.isidentifier() and not lost:
-        plain = name.value
+    named = isinstance(name, ast.Constant) and isinstance(name.value, str) and name.value.isidentifier()
+    if named and isinstance(stmt, ast.Expr) and not lost:
+        plain = name.value  # type: ignore[attr-defined]
 
         def build(writer) -> str:  # type: ignore[no-untyped-def]
-            inner = writer.at_level(value, 1) if value is not None else "None"
+            inner = writer.at_level(value, 1) if value is not None and nothing == "None" else nothing
             if "\n" in inner and not wrapper:
                 inner = f"({inner})" if writer.level(value) < 15 else inner
             return f"{writer.text(owner)}.{plain} = {f'{wrapper}({inner})' if wrapper else inner}"
