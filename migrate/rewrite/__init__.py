@@ -11,7 +11,7 @@ def passes() -> Sequence[Callable[[Plan], None]]:
     """Structure first (it takes nodes away from the rows), rows next, then what needs the rows' decisions."""
     from .borders import plan_borders
     from .calls import plan_calls
-    from .control import plan_hazards, plan_nan_checks, plan_purity, plan_ranges
+    from .control import plan_hazards, plan_lax, plan_nan_checks, plan_purity, plan_ranges
     from .devices import plan_devices
     from .dtypes import plan_dtypes
     from .fstrings import plan_fstrings
@@ -34,6 +34,7 @@ def passes() -> Sequence[Callable[[Plan], None]]:
         plan_indexing,
         plan_dtypes,
         plan_wide_results,
+        plan_lax,
         plan_hazards,
         plan_purity,
         plan_ranges,

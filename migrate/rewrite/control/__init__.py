@@ -2,7 +2,8 @@
 
 from .debugging import plan_nan_checks
 from .hazards import plan_hazards
+from .lax import plan_lax
 from .purity import plan_purity
 from .ranges import plan_ranges
 
-__all__ = ["plan_hazards", "plan_nan_checks", "plan_purity", "plan_ranges"]
+__all__ = ["plan_hazards", "plan_lax", "plan_nan_checks", "plan_purity", "plan_ranges"]
