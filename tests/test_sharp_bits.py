@@ -10,6 +10,10 @@ from pathlib import Path
 import jax
 import pytest
 
+from jaxmigrate.config import Settings
+from jaxmigrate.project import convert_files
+from jaxmigrate.read.source import Source
+
 sys.path.insert(0, str(Path(__file__).parent))
 import runner
 
@@ -20,7 +24,8 @@ RUN = [name for name, bit in BITS.items() if "def main" in bit["program"]]
 @pytest.mark.parametrize("name", BITS)
 def test_what_is_said_and_written(name: str) -> None:
     bit = BITS[name]
-    outcome, _ = runner.convert(bit["program"])
+    settings = Settings(control_flow=bit.get("control_flow", "keep"))
+    (outcome,) = convert_files([Source("program.py", bit["program"])], runner.rules(), settings).outcomes
     watched = {code for code, _ in bit["findings"]} | {"JM141", "JM142", "JM143", "JM151", "JM206", "JM209", "JM111"}
     found = [f for f in outcome.findings if f.code in watched]
     assert [f.code for f in found] == [code for code, _ in bit["findings"]], found

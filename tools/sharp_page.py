@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
+from jaxmigrate.config import Settings
 from jaxmigrate.project import convert_files
 from jaxmigrate.read.source import Source
 from jaxmigrate.report.findings import CODES, Finding
@@ -27,7 +28,8 @@ def sharp_page(book: RuleBook) -> str:
 
 
 def _section(bit: dict[str, str], book: RuleBook) -> str:
-    (outcome,) = convert_files([Source("program.py", bit["program"].lstrip())], book).outcomes
+    settings = Settings(control_flow="lax" if bit.get("control_flow") == "lax" else "keep")
+    (outcome,) = convert_files([Source("program.py", bit["program"].lstrip())], book, settings).outcomes
     said = [_finding(f) for f in outcome.findings if f.severity != "note" or f.code > "JM1"]
     parts = [f"## {bit['title']}", bit["text"], _code(outcome.before), "becomes", _code(outcome.after)]
     return "\n\n".join([*parts, "\n".join(said) or "Nothing is left to report."])
