@@ -93,8 +93,8 @@ def _call(form: str, test: str, yes: str, no: str) -> str:
     return f"{form}({test}, {yes}, {no})"
 
 
-def _settle(plan: Plan, node: ast.AST, place: ast.AST, form: str) -> None:
-    plan.settled.add(node)
+def _settle(plan: Plan, node: ast.If | ast.IfExp, place: ast.AST, form: str) -> None:
+    plan.settled.update({node, *plan.unit.tree.walk(node.test)})
     plan.found("JM002", place, "torch.Tensor.__bool__", f"a branch on the value of a tensor -> {form}",
                rule="control flow: lax")  # fmt: skip
 
