@@ -36,11 +36,14 @@ class DecodeError(Exception):
 
 @dataclass(frozen=True)
 class Input:
-    """A file to read. `relative` is its place below the folder that was named (its name when it was named itself)."""
+    """A file to read. `relative` is its place below the folder that was named (its name when it was named itself);
+    `home` is where the layer file goes, below that folder: "" at its root, or the one package that has the torch in it.
+    """
 
     path: Path
     relative: Path
     named: bool
+    home: Path = Path()
 
     @property
     def root(self) -> Path:
@@ -74,7 +77,7 @@ def find_inputs(
             members = [Input(path, Path(path.name), named=True)]
         elif stat.S_ISDIR(mode):
             walk = _Walk(path, patterns, without, Ignored(path) if gitignore else None)
-            members = [Input(m, m.relative_to(path), named=False) for m in walk.files()]
+            members = _with_home([Input(m, m.relative_to(path), named=False) for m in walk.files()])
             if not members:
                 passed = f" that is not excluded or ignored by git ({walk.passed} are)" if walk.passed else ""
                 raise InputError(f"{path}: no Python file in this folder{passed}")
@@ -83,6 +86,33 @@ def find_inputs(
         for member in members:
             found.setdefault(member.path.resolve(), member)
     return list(found.values())
+
+
+# Folders beside a package that use it, and are not shipped with it.
+BESIDE = frozenset({"test", "tests", "example", "examples", "docs", "scripts", "tools", "bench", "benchmarks"})
+
+
+def _with_home(members: list[Input]) -> list[Input]:
+    """The files of one folder with the place of their layer file. A package that alone has torch in it keeps the layer
+    file inside, so that it can be imported wherever the package is installed."""
+    if not members or (members[0].root / "__init__.py").exists():
+        return members
+    homes = {_package(m) for m in members if _mentions_torch(m.path)} - {Path()}
+    homes = {h for h in homes if not BESIDE.intersection(h.parts)}
+    return [replace(m, home=next(iter(homes))) for m in members] if len(homes) == 1 else members
+
+
+def _package(item: Input) -> Path:
+    """The outermost package around a file, as a folder below the root; empty when there is none."""
+    folders = [f for f in item.relative.parents if (item.root / f / "__init__.py").exists()]
+    return folders[-1] if folders else Path()
+
+
+def _mentions_torch(path: Path) -> bool:
+    try:
+        return b"torch" in path.read_bytes()
+    except OSError:
+        return False
 
 
 def read_all(inputs: Iterable[Input], *, in_place: bool = True) -> Reading:
@@ -157,10 +187,15 @@ def _decode_notebook(path: str, data: bytes) -> Source:
 
 
 def layer_module(item: Input, *, in_place: bool = True) -> str:
-    """How the converted file imports the layer file, which stands at `item.root`: relatively when that is a package.
+    """How the converted file imports the layer file, which stands at `item.home` below `item.root`: relatively inside
+    of a package, by the package's name outside.
 
     A file that was named itself and is written elsewhere leaves its package.
     """
+    if item.home.parts:
+        inside = item.relative.is_relative_to(item.home)
+        depth = len(item.relative.relative_to(item.home).parts) if inside else 0
+        return "." * depth + "nnx_layers" if inside else f"{item.home.name}.nnx_layers"
     if (item.named and not in_place) or not (item.root / "__init__.py").exists():
         return "nnx_layers"
     return "." * len(item.relative.parts) + "nnx_layers"

@@ -43,10 +43,11 @@ class Place:
         return self.output / item.relative if self.folder else self.output
 
     def layer_targets(self, items: Iterable[Input]) -> list[Path]:
-        """Where the layer file goes: beside the output file, or at the root of the output or of each input."""
+        """Where the layer file goes: beside the output file, or at its home below the output or each input."""
         if self.output is not None:
-            return [(self.output if self.folder else self.output.parent) / LAYER_FILE]
-        return list(dict.fromkeys(item.root / LAYER_FILE for item in items))
+            folder = self.output if self.folder else self.output.parent
+            return list(dict.fromkeys(folder / item.home / LAYER_FILE for item in items)) or [folder / LAYER_FILE]
+        return list(dict.fromkeys(item.root / item.home / LAYER_FILE for item in items))
 
 
 def place(output: str | None, inputs: Sequence[Path]) -> Place:

@@ -143,7 +143,8 @@ def _wanted(
     if "nnx_layers" in free and "nnx_layers" not in bound:
         brought.add("nnx_layers")
         dots = layer_module[: len(layer_module) - len(layer_module.lstrip("."))]
-        lines.append(f"from {dots} import nnx_layers" if dots else "import nnx_layers")
+        package = dots or layer_module.rpartition(".")[0]
+        lines.append(f"from {package} import nnx_layers" if package else "import nnx_layers")
     return [w for line in lines for w in _wrap(line)], brought
 
 
