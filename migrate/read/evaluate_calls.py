@@ -271,7 +271,7 @@ class Calls:
             return kind_of_result(row.gives) if row is not None else UNKNOWN
         if base.tag == "Generator":
             return base if name == "manual_seed" else UNKNOWN
-        if base.tag == "unknown" and shows_tensor(node, self.unit.book):
+        if base.tag == "unknown" and shows_tensor(node, self.unit):
             row = self.unit.book.find(f"torch.Tensor.{name}")
             return kind_of_result(row.gives, TENSOR) if row is not None else UNKNOWN
         return UNKNOWN

@@ -10,8 +10,9 @@ from pathlib import PurePath
 
 from ..rulebook.load import RuleBook
 from .facts import ClassFacts, FunctionFacts
+from .shared_names import Surroundings, without_such_types
 from .source import Source
-from .unit import Unit, open_unit
+from .unit import STANDARD_LIBRARY, Unit, open_unit
 from .wide import Wide, wide_uses
 
 
@@ -60,6 +61,10 @@ class Project:
             dotted = dotted.rpartition(".")[0]
         return False
 
+    def owns(self, top: str) -> bool:
+        """Whether a top-level module name is a module or package of the run."""
+        return top == "." or any(m.partition(".")[0] == top for m in self.by_module)
+
     def find(self, dotted: str | None, depth: int = 0) -> ClassFacts | FunctionFacts | None:
         """The project's own class or function of that dotted name, re-exports followed."""
         if not dotted or depth > 8 or dotted.startswith(("torch.", "builtins.", "numpy.")):
@@ -93,7 +98,36 @@ def open_project(sources: Sequence[Source], book: RuleBook) -> tuple[Project, di
             units.append(open_unit(source, book, module, is_package))
         except (SyntaxError, RecursionError, ValueError) as error:
             errors[source.path] = error if isinstance(error, SyntaxError) else SyntaxError(str(error))
-    return Project(tuple(units)), errors
+    project = Project(tuple(units))
+    _look_around(project)
+    return project, errors
+
+
+def _look_around(project: Project) -> None:
+    """Tell every unit which methods the project's classes have and whether its imports bring in further types."""
+    methods = frozenset(
+        child.name
+        for unit in project.units
+        for cls in unit.tree.all(ast.ClassDef)
+        for child in cls.body
+        if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef))
+    )
+    tops = {unit: _imported(unit) for unit in project.units}
+    closed = {unit for unit in project.units if all(without_such_types(t, STANDARD_LIBRARY) or project.owns(t) for t in tops[unit])}
+    while left := {unit for unit in closed if not project.imported_by(unit) <= closed}:
+        closed -= left
+    for unit in project.units:
+        unit.around = Surroundings(methods, unit in closed)
+
+
+def _imported(unit: Unit) -> set[str]:
+    """The top-level names of all modules that a unit imports; "." for relative imports, which stay in the project."""
+    found: set[str] = set()
+    for node in unit.tree.all(ast.Import):
+        found.update(a.name.partition(".")[0] for a in node.names)
+    for node in unit.tree.all(ast.ImportFrom):
+        found.add((node.module or "").partition(".")[0] if not node.level else ".")
+    return found
 
 
 def module_names(paths: Sequence[str]) -> dict[str, str]:

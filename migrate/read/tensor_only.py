@@ -6,9 +6,11 @@ import ast
 from typing import TYPE_CHECKING
 
 from ..rulebook.signature import Mismatch, bind
+from .shared_names import form_shows_tensor, only_torch_in_sight
 
 if TYPE_CHECKING:
     from ..rulebook.load import RuleBook
+    from .unit import Unit
 
 # The callables of torch.Tensor less the attributes of NumPy arrays and generators, builtin containers, files, paths,
 # pandas objects, matplotlib axes, torch's modules, optimizers, distributions and loaders (tests/test_kinds.py). Some
@@ -65,20 +67,33 @@ TORCH_KEYWORDS = frozenset(
 )
 
 
-def shows_tensor(node: ast.Call, book: RuleBook) -> bool:
-    """Whether a call `value.name(…)` shows that `value` is a tensor: only tensors have the method, and the arguments
-    fit torch's signature (`xp.matmul(a, b)` calls a function of a module). So does a keyword that only torch has."""
+# Where torch takes a string, and no method of that name elsewhere does.
+_TAKE_STRINGS = frozenset({"scatter_reduce", "scatter_reduce_", "index_reduce", "index_reduce_", "norm"})
+
+
+def shows_tensor(node: ast.Call, unit: Unit) -> str:
+    """Why a call `value.name(…)` shows that `value` is a tensor, or "": only tensors have the method, and the arguments
+    fit torch's signature (`xp.matmul(a, b)` calls a function of a module); a keyword that only torch has; the form of
+    the call, or what is in sight (shared_names.py)."""
     if not isinstance(node.func, ast.Attribute):
-        return False
-    if node.func.attr not in TENSOR_ONLY and not any(_is_torch(k) for k in node.keywords):
-        return False
-    row = book.find(f"torch.Tensor.{node.func.attr}")
+        return ""
+    name = node.func.attr
+    used = not isinstance(unit.tree.parents.get(node), ast.Expr)
+    why = f"`.{name}` is called on it" if name in TENSOR_ONLY or any(_is_torch(k) for k in node.keywords) else ""
+    why = why or form_shows_tensor(node, used, unit.around) or only_torch_in_sight(node, used, unit.around)
+    return why if why and _fits(node, name, unit.book) else ""
+
+
+def _fits(node: ast.Call, name: str, book: RuleBook) -> bool:
+    """Whether the arguments fit the signature of torch's method."""
+    assert isinstance(node.func, ast.Attribute)
+    row = book.find(f"torch.Tensor.{name}")
     if row is None or row.signature is None:
-        return node.func.attr in TENSOR_ONLY and node.func.attr.endswith("_")
+        return name in TENSOR_ONLY and (name.endswith("_") or (row is not None and bool(row.get("unmapped"))))
     bound = bind(row.signature, node, node.func.value)
     if not node.args and not node.keywords and any(p.kind == "varargs" for p in row.signature.params):
         return False  # `node.expand()`: torch wants sizes
-    if any(isinstance(a, ast.Constant) and isinstance(a.value, str) for a in node.args):
+    if name not in _TAKE_STRINGS and any(isinstance(a, ast.Constant) and isinstance(a.value, str) for a in node.args):
         return False  # `match.expand("…")`
     return not isinstance(bound, Mismatch) or bound.reason == "star"
 

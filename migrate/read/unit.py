@@ -11,6 +11,7 @@ from ..rulebook.load import RuleBook, torch_names
 from .facts import ClassFacts, FunctionFacts
 from .kinds import UNKNOWN, Kind
 from .scopes import Binding, Scope, Scopes
+from .shared_names import Surroundings
 from .source import Source, Tree
 from .usage import Usage
 
@@ -18,7 +19,8 @@ from .usage import Usage
 @dataclass(eq=False)
 class Unit:
     """`module` is the dotted module name ("" when unknown). `kinds` is filled by `infer`,
-    `fault` says what went wrong there; `opaque` are nodes that nobody looks into."""
+    `fault` says what went wrong there; `around` which other types the project could mean by a method's name, `opaque` are
+    nodes that nobody looks into."""
 
     source: Source
     tree: Tree
@@ -26,6 +28,7 @@ class Unit:
     book: RuleBook
     module: str = ""
     fault: str = ""
+    around: Surroundings = field(default_factory=Surroundings)
     opaque: set[ast.AST] = field(default_factory=set)
     kinds: dict[ast.AST, Kind] = field(default_factory=dict)
     classes: dict[ast.ClassDef, ClassFacts] = field(default_factory=dict)

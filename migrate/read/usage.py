@@ -37,8 +37,8 @@ class Usage:
                 continue
             func = node.func
             if isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name):
-                if func.value.id not in called and shows_tensor(node, self.unit.book):
-                    called[func.value.id] = f"`.{func.attr}` is called on it"
+                if func.value.id not in called and (why := shows_tensor(node, self.unit)):
+                    called[func.value.id] = why
             for name, dotted in self._tensor_arguments(node):
                 given.setdefault(name, f"it is an argument of {dotted}")
         return given | called

@@ -7,6 +7,7 @@ import builtins
 from collections.abc import Iterator
 
 from ..read.kinds import CONTAINERS, Kind
+from ..read.shared_names import same_for_arrays
 from ..read.source import hidden
 from ..rulebook.load import packages, torch_names
 from ..rulebook.rows import Row
@@ -250,6 +251,11 @@ def _unknown_receiver(plan: Plan, node: ast.Call, func: ast.Attribute) -> None:
             rule=row.name,
             evidence="receiver unknown, same spelling",
         )
+        return
+    used = not isinstance(plan.unit.tree.parents.get(node), ast.Expr)
+    if row is not None and same_for_arrays(node, used, plan.unit.around):
+        plan.taken.add(func)
+        apply(plan, row, node, dotted, func.value, "receiver unknown, the same for a NumPy array")
         return
     plan.found(
         "JM201",

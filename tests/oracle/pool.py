@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -109,27 +109,27 @@ class Worker:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def run(
-        self, py: Path, npz: Path, cases: tuple[CaseDict, ...], timeout: float
+        self, py: Path, npz: Path, cases: tuple[CaseDict, ...], timeout: float, left: bool
     ) -> Generator[tuple[str, Said], None, tuple[CaseDict, ...] | None]:
         """Yields (case id, what was said). A case that hangs or kills the process costs only itself: returns the
-        cases not yet run when this worker had to be given up, else None."""
+        cases not yet run when this worker had to be given up, else None. `left`: the converter said that it left something in this file."""
         self.files += 1
-        job = {"py": str(py.resolve()), "npz": str(npz.resolve()), "cases": cases}
+        job = {"py": str(py.resolve()), "npz": str(npz.resolve()), "cases": cases, "left": left}
         assert self.process.stdin is not None
         try:
             self.process.stdin.write(json.dumps(job) + "\n")
             self.process.stdin.flush()
         except BrokenPipeError:
             pass  # listen() says that the process died
-        left, current = {c["id"]: c for c in cases}, "import"
+        todo, current = {c["id"]: c for c in cases}, "import"
         while True:
             said, why = self.listen(timeout if self.ready else timeout + 60)  # first it imports jax
             if said is None:
                 self.close()
-                for i in list(left) if current == "import" else [current]:
+                for i in list(todo) if current == "import" else [current]:
                     yield i, ("crash", "import" if current == "import" else "timeout/died", why)
-                    left.pop(i)
-                return tuple(left.values())
+                    todo.pop(i)
+                return tuple(todo.values())
             if "done" in said:
                 return None
             if "ready" in said:
@@ -137,12 +137,15 @@ class Worker:
             elif "begin" in said:
                 current = said["begin"]
             else:
-                left.pop(said["id"])
+                todo.pop(said["id"])
                 yield said["id"], (said["outcome"], said["stage"], said["detail"])
 
 
-def execute(how: HowToRun, files: list[File], converted: Mapping[str, Path]) -> dict[tuple[str, str], Said]:
-    """{(suite, case id): what running it gave}. `converted`: the folder of converted files by suite."""
+def execute(
+    how: HowToRun, files: list[File], converted: Mapping[str, Path], left: Set[tuple[str, str]] = frozenset()
+) -> dict[tuple[str, str], Said]:
+    """{(suite, case id): what running it gave}. `converted`: the folder of converted files by suite; `left`: the files
+    (suite, stem) of which the converter said that it left something."""
     todo: queue.Queue[File] = queue.Queue()
     results: dict[tuple[str, str], Said] = {}
     for f in files:
@@ -167,7 +170,7 @@ def execute(how: HowToRun, files: list[File], converted: Mapping[str, Path]) -> 
                         worker.close()
                     worker = Worker(how)
                 npz = f.data / "expected" / f"{f.stem}.npz"
-                gone = _collect(results, f.suite, worker.run(py, npz, cases, how.timeout))
+                gone = _collect(results, f.suite, worker.run(py, npz, cases, how.timeout, (f.suite, f.stem) in left))
                 cases = gone or ()
                 worker = None if gone is not None else worker
         if worker:

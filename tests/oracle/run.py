@@ -135,7 +135,8 @@ def main() -> int:
     start = time.time()
     converted, findings, notes = convert(opt.converter, files, CACHE / f"work-{name}")
     converting = time.time() - start
-    results = execute(how, files, converted)
+    left = {(s, Path(x["path"]).stem) for s, xs in findings.items() for x in xs if x["code"][:3] in ("JM2", "JM3")}
+    results = execute(how, files, converted, left)
     records = tables.classify(files, results, findings)
     show(opt, records, notes, (converting, time.time() - start))
     if opt.against:

@@ -26,6 +26,25 @@ class Forbid(importlib.abc.MetaPathFinder):
         return None
 
 
+class Absent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Lets `import torch` stand in a file of whose functions the converter left one, and says so: any use of what was
+    imported fails. So a case is judged by its own function, and not by the import that its neighbour keeps."""
+
+    def __init__(self, names):
+        self.names = names
+
+    def find_spec(self, name, path=None, target=None):
+        return importlib.util.spec_from_loader(name, self, is_package=True) if name.split(".")[0] in self.names else None
+
+    def exec_module(self, module):
+        def missing(attribute):
+            if attribute.startswith("__"):
+                raise AttributeError(attribute)
+            raise AttributeError(f"converted code still needs {module.__name__}.{attribute}")
+
+        module.__getattr__ = missing
+
+
 class Jax:
     """Arrays, gradients and model handling on the JAX side."""
 
@@ -184,7 +203,8 @@ def main():
     if config["backend"] == "torch":
         side = Torch(plugins, config["shift"])
     else:
-        sys.meta_path.insert(0, Forbid(config["forbid"]))
+        forbid, absent = Forbid(config["forbid"]), Absent(config["forbid"])
+        sys.meta_path.insert(0, forbid)
         side = Jax(plugins)
     say = lambda **kw: speak.write(json.dumps(kw) + "\n")  # noqa: E731
     say(ready=True)
@@ -192,6 +212,10 @@ def main():
         job = json.loads(line)
         say(begin="import")
         try:
+            if config["backend"] == "jax":
+                for name in [n for n in sys.modules if n.split(".")[0] in config["forbid"]]:
+                    del sys.modules[name]
+                sys.meta_path[0] = absent if job["left"] else forbid
             module = load(job["py"])
             problem = None
         except BaseException as e:
