@@ -25,6 +25,8 @@ _ORDER = (
     "windows",
     "special",
     "linalg",
+    "factors",
+    "counting",
     "linear",
     "conv",
     "norm",

@@ -113,7 +113,11 @@ def _look_around(project: Project) -> None:
         if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef))
     )
     tops = {unit: _imported(unit) for unit in project.units}
-    closed = {unit for unit in project.units if all(without_such_types(t, STANDARD_LIBRARY) or project.owns(t) for t in tops[unit])}
+    closed = {
+        unit
+        for unit in project.units
+        if all(without_such_types(t, STANDARD_LIBRARY) or project.owns(t) for t in tops[unit])
+    }
     while left := {unit for unit in closed if not project.imported_by(unit) <= closed}:
         closed -= left
     for unit in project.units:

@@ -38,7 +38,9 @@ _ONLY_TORCH_IN_SIGHT = frozenset(
 )
 
 # Modules whose types have none of these methods.
-_WITHOUT_SUCH_TYPES = frozenset(["torch", "numpy", "einops", "tqdm", "math", "typing_extensions", "jaxtyping", "torchvision"])
+_WITHOUT_SUCH_TYPES = frozenset(
+    ["torch", "numpy", "einops", "tqdm", "math", "typing_extensions", "jaxtyping", "torchvision"]
+)
 
 
 def _is_int(node: ast.expr) -> bool:
@@ -79,7 +81,9 @@ _NO_ARGUMENT = frozenset(
     all any argmax argmin argsort conj diagonal flatten max mean min prod ravel round squeeze sum trace
     """.split()  # noqa: SIM905
 )
-_ONE_INT = frozenset({"all", "any", "argmax", "argmin", "argsort", "cumprod", "cumsum", "mean", "prod", "sum", "squeeze"})
+_ONE_INT = frozenset(
+    {"all", "any", "argmax", "argmin", "argsort", "cumprod", "cumsum", "mean", "prod", "sum", "squeeze"}
+)
 _TWO = frozenset({"transpose", "swapaxes"})  # two axes of a matrix; NumPy's transpose takes all or none
 
 
@@ -125,4 +129,6 @@ def same_for_arrays(node: ast.Call, used: bool, around: Surroundings) -> bool:
 
 def without_such_types(module: str, standard: frozenset[str]) -> bool:
     """Whether importing the top-level `module` brings no type that owns a shared name."""
-    return module in _WITHOUT_SUCH_TYPES or (module in standard and module not in ("decimal", "fractions", "statistics"))
+    return module in _WITHOUT_SUCH_TYPES or (
+        module in standard and module not in ("decimal", "fractions", "statistics")
+    )

@@ -112,7 +112,8 @@ class Worker:
         self, py: Path, npz: Path, cases: tuple[CaseDict, ...], timeout: float, left: bool
     ) -> Generator[tuple[str, Said], None, tuple[CaseDict, ...] | None]:
         """Yields (case id, what was said). A case that hangs or kills the process costs only itself: returns the
-        cases not yet run when this worker had to be given up, else None. `left`: the converter said that it left something in this file."""
+        cases not yet run when this worker had to be given up, else None.
+        `left`: the converter said that it left something in the file."""
         self.files += 1
         job = {"py": str(py.resolve()), "npz": str(npz.resolve()), "cases": cases, "left": left}
         assert self.process.stdin is not None

@@ -34,7 +34,9 @@ class Absent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         self.names = names
 
     def find_spec(self, name, path=None, target=None):
-        return importlib.util.spec_from_loader(name, self, is_package=True) if name.split(".")[0] in self.names else None
+        return (
+            importlib.util.spec_from_loader(name, self, is_package=True) if name.split(".")[0] in self.names else None
+        )
 
     def exec_module(self, module):
         def missing(attribute):

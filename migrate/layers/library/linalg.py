@@ -53,13 +53,25 @@ def lu_factor(A):
     return LU, pivots + 1
 
 
-def lu_solve(B, LU, pivots):
-    """X with A X = B, from the factors of A and pivots that count from 1."""
+def lu_solve(B, LU, pivots, *, left=True, adjoint=False):
+    """X with A X = B (A^H X = B if adjoint; or X on the left), from the factors of A and pivots that count from 1."""
+    if not left:
+        return jnp.conj(lu_solve(jnp.conj(B.mT), LU, pivots, adjoint=not adjoint).mT)
     LU, B = _batched(LU, B)
     pivots = jnp.broadcast_to(pivots, LU.shape[:-1]) - 1
-    order = lax.linalg.lu_pivots_to_permutation(pivots, LU.shape[-1])
-    B = jnp.take_along_axis(B, order[..., None], -2)
+    order = lax.linalg.lu_pivots_to_permutation(pivots, LU.shape[-1])[..., None]
+    if adjoint:
+        y = solve_triangular(jnp.conj(LU.mT), B, upper=False)
+        y = solve_triangular(jnp.conj(LU.mT), y, upper=True, unitriangular=True)
+        return jnp.take_along_axis(y, jnp.argsort(order, -2), -2)
+    B = jnp.take_along_axis(B, order, -2)
     return solve_triangular(LU, solve_triangular(LU, B, upper=False, unitriangular=True), upper=True)
+
+
+def cross(input, other):
+    """The cross product along the first dimension of size 3."""
+    shape = jnp.broadcast_shapes(input.shape, other.shape)
+    return jnp.cross(*jnp.broadcast_arrays(input, other), axis=shape.index(3))
 
 
 def svd(input, some=True):

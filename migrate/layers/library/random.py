@@ -14,6 +14,11 @@ def multinomial(key, input, num_samples, replacement=False):
     return lax.top_k(logits + jax.random.gumbel(key, input.shape), num_samples)[1]
 
 
+def normal(key, mean, std=1.0):
+    """Normal numbers, one for each mean and standard deviation; both broadcast."""
+    return mean + std * jax.random.normal(key, jnp.broadcast_shapes(jnp.shape(mean), jnp.shape(std)))
+
+
 def gumbel_softmax(logits, key, tau=1.0, hard=False, dim=-1):
     """A sample of the Gumbel-softmax distribution; `hard` gives one-hot values with the gradient of the soft ones."""
     soft = jax.nn.softmax((logits + jax.random.gumbel(key, logits.shape, logits.dtype)) / tau, dim)

@@ -34,6 +34,12 @@ def as_strided(input, size, stride, storage_offset=0):
     return input.reshape(-1)[_strided(tuple(size), stride, storage_offset)]
 
 
+def as_strided_scatter(input, src, size, stride, storage_offset=0):
+    """A copy of the input with src at these places in the memory of a contiguous tensor."""
+    places = _strided(tuple(size), stride, storage_offset)
+    return input.reshape(-1).at[places].set(src).reshape(input.shape)
+
+
 def index_reduce(input, dim, index, source, reduce, *, include_self=True):
     """As index_copy, but values for one place are combined: "prod", "mean", "amax" or "amin"."""
     if not input.ndim:

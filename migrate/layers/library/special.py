@@ -3,6 +3,9 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
+
+from .tensor import clamp
 
 
 def _cotangent(x):
@@ -31,6 +34,20 @@ def polygamma(n, input):
         derivative = np.polynomial.Polynomial([-1, 0, -1]) * derivative.deriv()
     powers = jnp.polyval(jnp.asarray(derivative.coef[::-1], input.dtype), _cotangent(jnp.where(below, input, 0.5)))
     return jnp.where(below, (-1) ** n * mirrored - jnp.pi ** (n + 1) * powers, mirrored)
+
+
+def logit(input, eps=None):
+    """log(x / (1 - x)), of x cut to [eps, 1 - eps]; outside of [0, 1] its gradient is NaN as its value."""
+    if eps is not None:
+        return jax.scipy.special.logit(clamp(input, eps, 1 - eps))
+    outside = (input < 0) | (input > 1)
+    nan = jnp.sqrt(jnp.where(outside, -(input**2), 1))  # in value and gradient
+    return jnp.where(outside, nan, jax.scipy.special.logit(jnp.where(outside, 0.5, input)))
+
+
+def nextafter(input, other):
+    """The next number after the input in the direction of other, with the gradient of the input."""
+    return input - lax.stop_gradient(input) + jnp.nextafter(lax.stop_gradient(input), lax.stop_gradient(other))
 
 
 def view_as_real(input):

@@ -17,6 +17,19 @@ class ValuesAndIndices(NamedTuple):
     indices: Any
 
 
+def sign(input):
+    """-1, 0 or 1; 0 for NaN, where JAX has NaN. Of a complex number its direction."""
+    return jnp.where(jnp.isnan(input), 0, jnp.sign(input)).astype(input.dtype)
+
+
+def sum_to_size(input, *size):
+    """The input summed over the dimensions along which an array of that size would be broadcast to it."""
+    size = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
+    lead = input.ndim - len(size)
+    ones = [i + lead for i, n in enumerate(size) if n == 1]
+    return input.sum((*range(lead), *ones)).reshape(size)
+
+
 def absolute(input):
     """|x| with gradient 0 at 0, where JAX has 1."""
     return input * lax.stop_gradient(jnp.sign(input))
@@ -51,10 +64,10 @@ def norm(input, p=2, dim=None, keepdim=False):
     return jnp.where(total == 0, 0, jnp.sqrt(positive) if p == 2 else positive ** (1 / p))
 
 
-def std(input, dim=None, *, correction=1, keepdim=False):
-    """Standard deviation; where it is 0, its gradient is 0, not NaN."""
+def std(input, dim=None, *, correction=1, keepdim=False, where=None):
+    """Standard deviation (of what is under the mask `where`); where it is 0, its gradient is 0, not NaN."""
     axis = tuple(dim) if isinstance(dim, list) else dim
-    var = jnp.var(input, axis, ddof=correction, keepdims=keepdim)
+    var = jnp.var(input, axis, ddof=correction, keepdims=keepdim, where=where)
     return jnp.where(var == 0, 0, jnp.sqrt(jnp.where(var == 0, 1, var)))
 
 
@@ -222,6 +235,12 @@ def index_fill(input, dim, index, value):
     return _along(input, dim, index).set(value).reshape(input.shape)
 
 
+def masked_select(input, mask):
+    """The elements where the mask is true, as a vector; both broadcast. Its length depends on values: no jit."""
+    input, mask = jnp.broadcast_arrays(input, mask)
+    return input[mask]
+
+
 def masked_scatter(input, mask, source):
     """A copy of the input with the elements of source, in order, where the mask is true."""
     input = jnp.broadcast_to(input, jnp.broadcast_shapes(input.shape, mask.shape))
@@ -287,8 +306,10 @@ def combinations(input, r=2, with_replacement=False):
     return input[np.array(rows, int).reshape(len(rows), r)]
 
 
-def searchsorted(sorted_sequence, input, right=False):
-    """Where each value would be inserted; a sequence with more dimensions is searched row by row."""
+def searchsorted(sorted_sequence, input, right=False, sorter=None):
+    """Where each value would be inserted; a sequence with more dimensions is searched row by row. `sorter` sorts it."""
+    if sorter is not None:
+        sorted_sequence = jnp.take_along_axis(sorted_sequence, sorter, -1)
     side = "right" if right else "left"
     if sorted_sequence.ndim == 1:
         return jnp.searchsorted(sorted_sequence, input, side=side)
