@@ -129,8 +129,8 @@ def _imported(unit: Unit) -> set[str]:
     found: set[str] = set()
     for node in unit.tree.all(ast.Import):
         found.update(a.name.partition(".")[0] for a in node.names)
-    for node in unit.tree.all(ast.ImportFrom):
-        found.add((node.module or "").partition(".")[0] if not node.level else ".")
+    for start in unit.tree.all(ast.ImportFrom):
+        found.add((start.module or "").partition(".")[0] if not start.level else ".")
     return found
 
 

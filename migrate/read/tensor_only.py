@@ -61,6 +61,9 @@ TENSOR_ONLY = frozenset(
     """.split()  # noqa: SIM905
 )
 
+# Attributes that nothing else has.
+TENSOR_ATTRIBUTES = frozenset({"mH", "grad_fn", "is_leaf", "retains_grad"})
+
 # Keywords by which torch's method differs from one of the same name elsewhere (NumPy says axis, keepdims, ddof).
 TORCH_KEYWORDS = frozenset(
     {"dim", "keepdim", "rounding_mode", "start_dim", "end_dim", "as_tuple", "unbiased", "descending"}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from .tensor_only import shows_tensor
+from .tensor_only import TENSOR_ATTRIBUTES, shows_tensor
 
 if TYPE_CHECKING:
     from .unit import Unit
@@ -33,6 +33,8 @@ class Usage:
         called: dict[str, str] = {}
         given: dict[str, str] = {}
         for node in self.unit.tree.own(self.owner):
+            if isinstance(node, ast.Attribute) and node.attr in TENSOR_ATTRIBUTES and isinstance(node.value, ast.Name):
+                called.setdefault(node.value.id, f"`.{node.attr}` is read from it")
             if not isinstance(node, ast.Call):
                 continue
             func = node.func

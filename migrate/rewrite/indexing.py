@@ -39,6 +39,9 @@ def adds_axis_order(parts: Sequence[ast.expr], unit: Unit) -> str:
     as tensor indices. Returns "" when both agree, "integers first" when `x[ints][rest]` is what torch means, "unknown"
     when a part might be an integer or a tensor, "other" when neither form says it.
     """
+    if any(_is_scalar(p, unit) for p in parts):
+        zero_dim = [_Integer() if _is_scalar(p, unit) else p for p in parts]
+        return "other" if adds_axis_order(zero_dim, unit) else ""
     roles = [_role(p, unit) for p in parts]
     tensors = [i for i, r in enumerate(roles) if r == "tensor"]
     advanced = [i for i, r in enumerate(roles) if r in ("tensor", "int", "unknown")]
@@ -59,7 +62,30 @@ def adds_axis_order(parts: Sequence[ast.expr], unit: Unit) -> str:
     return "integers first" if leading and "int" not in roles[leading:] else "other"
 
 
+class _Integer(ast.Constant):
+    """Stands for a 0-dim tensor, which torch takes for an integer."""
+
+    def __init__(self) -> None:
+        super().__init__(value=0)
+
+
+def _is_scalar(part: ast.expr, unit: Unit) -> bool:
+    """Whether a tensor index certainly has no dimension: torch takes it for an integer."""
+    if not isinstance(part, ast.Call):
+        return False
+    if isinstance(part.func, ast.Attribute) and part.func.attr in ("argmax", "argmin"):
+        return unit.kind(part.func.value).is_tensor and not part.args and not part.keywords
+    made = unit.resolve(part.func) in ("torch.tensor", "torch.as_tensor", "torch.scalar_tensor")
+    return made and bool(part.args) and unit.kind(part.args[0]).tag in ("int", "bool")
+
+
+def _may_be_scalar(part: ast.expr, unit: Unit) -> bool:
+    return unit.kind(part).is_tensor and isinstance(part, (ast.Name, ast.Attribute, ast.Subscript))
+
+
 def _role(part: ast.expr, unit: Unit) -> str:
+    if isinstance(part, _Integer):
+        return "int"
     if isinstance(part, ast.Slice) or (isinstance(part, ast.Constant) and (part.value is None or part.value is ...)):
         return "slice"
     if isinstance(part, (ast.List, ast.ListComp)):
@@ -72,18 +98,19 @@ def _role(part: ast.expr, unit: Unit) -> str:
 
 def _subscript(plan: Plan, node: ast.Subscript) -> None:
     unit = plan.unit
-    parts = index_parts(node.slice)
-    lists = [p for p in parts if isinstance(p, (ast.List, ast.ListComp)) or unit.kind(p).tag == "list"]
-    order = adds_axis_order(parts, unit)
     done = node in plan.taken or not isinstance(node.ctx, ast.Load)
-    if any(_nested(p) for p in lists):
+    if isinstance(node.slice, ast.List) and (means := _meaning(node.slice, unit)) != "tensor":
+        _list_of_indices(plan, node, node.slice, means, done)
+        return
+    parts = index_parts(node.slice)
+    order = adds_axis_order(parts, unit)
+    lists = [p for p in parts if isinstance(p, (ast.List, ast.ListComp)) or unit.kind(p).tag == "list"]
+    unclear = next((p for p in lists if not _is_array(p, unit)), None)
+    if unclear is not None:
         plan.found(
-            "JM203",
-            node,
-            NAME,
-            "an index that is a list of lists or of tensors",
-            advice="Index with one tensor an axis.",
-        )
+            "JM201", node, NAME, f"nothing shows what `{ast.unparse(unclear)[:40]}` holds: a list of numbers is one index, "
+            "a list of tensors or lists is one index an axis", advice="Index with a tensor or a tuple.",
+        )  # fmt: skip
         return
     if order in ("unknown", "other") and not done:
         message = (
@@ -95,13 +122,77 @@ def _subscript(plan: Plan, node: ast.Subscript) -> None:
         return
     masks = [p for p in parts if _is_bytes(p, unit)]
     for part in lists:
-        _wrap(plan, part, "jnp.array({})")
+        _wrap(
+            plan, part, "jnp.array({}, dtype=int)" if isinstance(part, ast.List) and not part.elts else "jnp.array({})"
+        )
     for part in masks:
         _wrap(plan, part, "{}.astype(bool)", ATOM)
     if order and not done:
         _two_steps(plan, node, parts)
-    if (lists or masks or order) and not done:
+    if done:
+        return
+    if _apart(parts, unit) and any(_may_be_scalar(p, unit) for p in parts):
+        plan.found(
+            "JM101", node, NAME, "if one of these indices has no dimension, torch takes it for an integer and the axes "
+            "of the result come in another order", advice="Index in two steps: x[i][:, j].", rule="indexing",
+        )  # fmt: skip
+    elif lists or masks or order:
         plan.found("JM001", node, NAME, "indexed as torch does", rule="indexing")
+
+
+def _apart(parts: Sequence[ast.expr], unit: Unit) -> bool:
+    """Whether tensor indices stand apart, with slices between them."""
+    places = [i for i, p in enumerate(parts) if _role(p, unit) in ("tensor", "int")]
+    tensors = sum(_role(p, unit) == "tensor" for p in parts)
+    return tensors > 1 and places != list(range(places[0], places[-1] + 1))
+
+
+def _meaning(index: ast.List, unit: Unit) -> str:
+    """What torch takes a list for that is the whole index: "tensor" (of numbers), "tuple" (one index an axis: some
+    element is a sequence, a tensor, a slice, None or `...`), or "unknown"."""
+    tags = [unit.kind(e).tag for e in index.elts]
+    sequence = (ast.List, ast.Tuple, ast.ListComp, ast.Slice)
+    if any(
+        isinstance(e, sequence)
+        or (isinstance(e, ast.Constant) and e.value in (None, ...))
+        or (isinstance(e, ast.Call) and unit.resolve(e.func) == "builtins.slice")
+        or tag in ("Tensor", "Variable", "list", "tuple", "numpy")
+        for e, tag in zip(index.elts, tags, strict=True)
+    ):
+        return "tuple"
+    return "tensor" if all(tag in ("int", "bool") for tag in tags) else "unknown"
+
+
+def _list_of_indices(plan: Plan, node: ast.Subscript, index: ast.List, means: str, done: bool) -> None:
+    unit = plan.unit
+    lists = [e for e in index.elts if isinstance(e, (ast.List, ast.ListComp)) or unit.kind(e).tag == "list"]
+    plain = means == "tuple" and not adds_axis_order(index.elts, unit) and all(_is_array(e, unit) for e in lists)
+    if done or not plain:
+        plan.found(
+            "JM201" if means == "unknown" else "JM203", node, NAME,
+            "a list as index: torch takes it for one tensor or for one index an axis, by what is in it",
+            advice="Index with a tensor or with one index an axis.",
+        )  # fmt: skip
+        return
+    for part in lists:
+        _wrap(plan, part, "jnp.array({})")
+
+    def build(writer: Writer) -> str:
+        texts = ", ".join(writer.text(e) for e in index.elts)
+        return f"{writer.at_level(node.value, ATOM)}[{texts}{',' if len(index.elts) == 1 else ''}]"
+
+    plan.whole[node] = Whole(build, ATOM, (node.value, *index.elts))
+    plan.found("JM001", node, NAME, "indexed as torch does", rule="indexing")
+
+
+def _is_array(part: ast.expr, unit: Unit) -> bool:
+    """Whether a list is numbers, or lists of them, all the way down: one tensor index."""
+    if isinstance(part, (ast.List, ast.Tuple)):
+        return all(_is_array(e, unit) for e in part.elts)
+    kind = unit.kind(part)
+    while kind.tag in ("list", "tuple") and kind.element().known:
+        kind = kind.element()
+    return kind.tag in ("int", "bool", "float")
 
 
 def _unknown(plan: Plan, node: ast.Subscript) -> None:
@@ -113,12 +204,6 @@ def _unknown(plan: Plan, node: ast.Subscript) -> None:
             "JM201", node, NAME, f"nothing shows what `{text}` is: JAX arrays take no list as index",
             advice="Annotate the value (x: torch.Tensor), or index with jnp.array([...]).",
         )  # fmt: skip
-
-
-def _nested(part: ast.expr) -> bool:
-    return isinstance(part, ast.List) and (
-        not part.elts or any(isinstance(e, (ast.List, ast.Tuple, ast.Starred)) for e in part.elts)
-    )
 
 
 def _wrap(plan: Plan, part: ast.expr, form: str, level: int = 0) -> None:

@@ -19,7 +19,7 @@ class ValuesAndIndices(NamedTuple):
 
 def sign(input):
     """-1, 0 or 1; 0 for NaN, where JAX has NaN. Of a complex number its direction."""
-    return jnp.where(jnp.isnan(input), 0, jnp.sign(input)).astype(input.dtype)
+    return input if input.dtype == bool else jnp.where(jnp.isnan(input), 0, jnp.sign(input)).astype(input.dtype)
 
 
 def sum_to_size(input, *size):
