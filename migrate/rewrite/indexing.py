@@ -108,7 +108,8 @@ def _subscript(plan: Plan, node: ast.Subscript) -> None:
     unclear = next((p for p in lists if not _is_array(p, unit)), None)
     if unclear is not None:
         plan.found(
-            "JM201", node, NAME, f"nothing shows what `{ast.unparse(unclear)[:40]}` holds: a list of numbers is one index, "
+            "JM201", node, NAME,
+            f"nothing shows what `{ast.unparse(unclear)[:40]}` holds: a list of numbers is one index, "
             "a list of tensors or lists is one index an axis", advice="Index with a tensor or a tuple.",
         )  # fmt: skip
         return
