@@ -63,7 +63,7 @@ def _true(node: ast.expr) -> bool:
 # What no other owner accepts: NumPy views as types, repeats along one axis, flattens in an order ("C"), reduces into
 # an array or a type (never into True); strings split at strings.
 _FORMS: Mapping[str, Callable[[list[ast.expr]], bool]] = {
-    "view": lambda a: bool(a) and any(map(_sizes, a)),
+    "view": lambda a: any(map(_sizes, a)) and (len(a) > 1 or not isinstance(a[0], ast.Constant)),
     "split": lambda a: len(a) <= 2 and _sizes(a[0]),
     "flatten": lambda a: all(map(_is_int, a)),
     "select": lambda a: len(a) == 2 and _is_int(a[0]),

@@ -17,6 +17,8 @@ from .placement import is_dropped
 from .plan import Whole
 from .writer import Writer
 
+# Casts of floats to these wrap in torch (over int64), and saturate in JAX.
+SMALL_INTS = frozenset({"torch.uint8", "torch.int8", "torch.int16", "torch.short"})
 _BACKWARD = re.compile(r"\.backward\(|autograd\.grad\(|\.grad\b")
 
 
@@ -197,6 +199,8 @@ def asker(signature: Signature, arguments: Arguments, unit: Unit) -> Callable[[s
             return ... if any(isinstance(a, ast.Starred) for a in arguments.rest) else len(arguments.rest)
         if what == "backward":
             return bool(_BACKWARD.search(unit.source.text))
+        if what == "small":
+            return node is not None and (unit.resolve(node) or "") in SMALL_INTS
         if what == "fixed":
             return _fixed(arguments, name, node)
         if what == "name":

@@ -14,6 +14,31 @@ def embedding(input, weight, padding_idx=None):
     return jnp.where((input == padding_idx % weight.shape[0])[..., None], lax.stop_gradient(rows), rows)
 
 
+def embedding_bag(
+    input, weight, offsets=None, *, mode="mean", per_sample_weights=None, include_last_offset=False, padding_idx=None
+):
+    """Sum, mean or maximum of the rows of each bag: a row of a 2-D input, or a stretch that starts at an offset."""
+    if input.ndim == 2:
+        count = input.shape[0]
+        bag = jnp.repeat(jnp.arange(count), input.shape[1])
+    else:
+        starts = offsets[:-1] if include_last_offset else offsets
+        count = starts.shape[0]
+        bag = jnp.searchsorted(starts, jnp.arange(input.shape[0]), side="right") - 1
+    ids = input.reshape(-1)
+    rows = weight[ids]
+    keep = jnp.ones(ids.shape, bool) if padding_idx is None else ids != padding_idx % weight.shape[0]
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights.reshape(-1, 1)
+    if mode == "max":
+        most = jax.ops.segment_max(jnp.where(keep[:, None], rows, -jnp.inf), bag, count)
+        return jnp.where(jnp.isfinite(most), most, 0.0)  # an empty bag gives zeros
+    total = jax.ops.segment_sum(jnp.where(keep[:, None], rows, 0.0), bag, count)
+    if mode == "sum":
+        return total
+    return total / jnp.maximum(jax.ops.segment_sum(keep.astype(total.dtype), bag, count), 1)[:, None]
+
+
 class _Table(nnx.Module):
     """The weight (num_embeddings, embedding_dim) of Embedding and EmbeddingBag."""
 
@@ -71,22 +96,12 @@ class EmbeddingBag(_Table):
     def __call__(self, input, offsets=None, per_sample_weights=None):
         if self.max_norm is not None:
             self._renormalize(input)
-        if input.ndim == 2:
-            count = input.shape[0]
-            bag = jnp.repeat(jnp.arange(count), input.shape[1])
-        else:
-            starts = offsets[:-1] if self.include_last_offset else offsets
-            count = starts.shape[0]
-            bag = jnp.searchsorted(starts, jnp.arange(input.shape[0]), side="right") - 1
-        ids = input.reshape(-1)
-        rows = self.weight[...][ids]
-        keep = jnp.ones(ids.shape, bool) if self.padding_idx is None else ids != self.padding_idx
-        if per_sample_weights is not None:
-            rows = rows * per_sample_weights.reshape(-1, 1)
-        if self.mode == "max":
-            most = jax.ops.segment_max(jnp.where(keep[:, None], rows, -jnp.inf), bag, count)
-            return jnp.where(jnp.isfinite(most), most, 0.0)  # an empty bag gives zeros
-        total = jax.ops.segment_sum(jnp.where(keep[:, None], rows, 0.0), bag, count)
-        if self.mode == "sum":
-            return total
-        return total / jnp.maximum(jax.ops.segment_sum(keep.astype(total.dtype), bag, count), 1)[:, None]
+        return embedding_bag(
+            input,
+            self.weight[...],
+            offsets,
+            mode=self.mode,
+            per_sample_weights=per_sample_weights,
+            include_last_offset=self.include_last_offset,
+            padding_idx=self.padding_idx,
+        )

@@ -50,6 +50,11 @@ def nextafter(input, other):
     return input - lax.stop_gradient(input) + jnp.nextafter(lax.stop_gradient(input), lax.stop_gradient(other))
 
 
+def logcumsumexp(input, dim):
+    """The logarithm of the running sum of exponentials along a dimension."""
+    return lax.cumlogsumexp(input, axis=dim % input.ndim) if input.ndim else input
+
+
 def view_as_real(input):
     """The real and the imaginary parts side by side in a new last dimension."""
     return jnp.stack([input.real, input.imag], axis=-1)
