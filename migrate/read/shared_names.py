@@ -6,10 +6,10 @@ Three kinds of evidence, each of which a finding states:
   sort in place and give None);
 * nothing in *sight* but torch has the name: no builtin, no type of the standard library, no NumPy array; and the file
   imports nothing beyond these that could bring such a type;
-* the call means the *same* for a NumPy array and for a tensor, so the JAX form is right for both. This says nothing of
-  what the receiver is.
+* the call means the *same* for a NumPy array and for a tensor: it stays as it is where JAX arrays have that method, or
+  takes the JAX form where nothing else in sight has the name. This says nothing of what the receiver is.
 
-None of them holds when a class of the project has a method of that name.
+None of them holds when a class of the project has a method of that name; what stays as it is needs no proof.
 """
 
 from __future__ import annotations
@@ -81,9 +81,7 @@ _NO_ARGUMENT = frozenset(
     all any argmax argmin argsort conj diagonal flatten max mean min prod ravel round squeeze sum trace
     """.split()  # noqa: SIM905
 )
-_ONE_INT = frozenset(
-    {"all", "any", "argmax", "argmin", "argsort", "cumprod", "cumsum", "mean", "prod", "sum", "squeeze"}
-)
+_ONE_INT = frozenset({"all", "any", "argmax", "argmin", "argsort", "cumprod", "cumsum", "mean", "prod", "sum"})
 _TWO = frozenset({"transpose", "swapaxes"})  # two axes of a matrix; NumPy's transpose takes all or none
 
 
@@ -109,22 +107,26 @@ def only_torch_in_sight(node: ast.Call, used: bool, around: Surroundings) -> str
     return ""
 
 
-def same_for_arrays(node: ast.Call, used: bool, around: Surroundings) -> bool:
-    """Whether `value.name(…)` means the same for a NumPy array as for a tensor, whatever the value is."""
-    if not isinstance(node.func, ast.Attribute) or node.func.attr in around.methods or not used:
+def same_for_arrays(node: ast.Call) -> bool:
+    """Whether `value.name(…)`, as it stands, is a method of JAX's and NumPy's arrays with torch's meaning."""
+    if not isinstance(node.func, ast.Attribute):
         return False
     name, args = node.func.attr, node.args
-    if not around.closed or any(k.arg is None for k in node.keywords):
-        return False
     if node.keywords:
         return name == "round" and not args and [k.arg for k in node.keywords] == ["decimals"]
     if not args:
         return name in _NO_ARGUMENT
-    if name in _TWO:
-        return len(args) == 2
-    if name == "squeeze" and len(args) == 1:
-        return _sizes(args[0])
-    return (name in _ONE_INT and len(args) == 1 and _is_int(args[0])) or (name in ("dot", "take") and len(args) == 1)
+    return len(args) == 1 and (name in ("dot", "take") or (name in _ONE_INT and _is_int(args[0])))
+
+
+def either_array(node: ast.Call, used: bool, around: Surroundings) -> bool:
+    """Whether the JAX form of `value.name(…)` is right for a NumPy array too; nothing else in sight has the name."""
+    if not isinstance(node.func, ast.Attribute) or node.keywords or not used or not around.closed:
+        return False
+    name, args = node.func.attr, node.args
+    if name in around.methods:
+        return False
+    return (name in _TWO and len(args) == 2) or (name == "squeeze" and len(args) == 1 and _sizes(args[0]))
 
 
 def without_such_types(module: str, standard: frozenset[str]) -> bool:

@@ -14,7 +14,7 @@ def embedding(input, weight, padding_idx=None):
     return jnp.where((input == padding_idx % weight.shape[0])[..., None], lax.stop_gradient(rows), rows)
 
 
-def embedding_bag(
+def embedding_bags(
     input, weight, offsets=None, *, mode="mean", per_sample_weights=None, include_last_offset=False, padding_idx=None
 ):
     """Sum, mean or maximum of the rows of each bag: a row of a 2-D input, or a stretch that starts at an offset."""
@@ -96,7 +96,7 @@ class EmbeddingBag(_Table):
     def __call__(self, input, offsets=None, per_sample_weights=None):
         if self.max_norm is not None:
             self._renormalize(input)
-        return embedding_bag(
+        return embedding_bags(
             input,
             self.weight[...],
             offsets,
