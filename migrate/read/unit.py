@@ -19,8 +19,8 @@ from .usage import Usage
 @dataclass(eq=False)
 class Unit:
     """`module` is the dotted module name ("" when unknown). `kinds` is filled by `infer`,
-    `fault` says what went wrong there; `around` which other types the project could mean by a method's name, `opaque` are
-    nodes that nobody looks into."""
+    `fault` says what went wrong there; `around` which other types the project could mean by a method's name;
+    `opaque` are nodes that nobody looks into."""
 
     source: Source
     tree: Tree

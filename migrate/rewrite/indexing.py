@@ -100,7 +100,11 @@ def _subscript(plan: Plan, node: ast.Subscript) -> None:
     unit = plan.unit
     done = node in plan.taken or not isinstance(node.ctx, ast.Load)
     if isinstance(node.slice, ast.List) and (means := _meaning(node.slice, unit)) != "tensor":
-        _list_of_indices(plan, node, node.slice, means, done)
+        plan.found(
+            "JM201" if means == "unknown" else "JM203", node, NAME,
+            "a list as index: whether torch takes it for one tensor or for one index an axis depends on what is in it "
+            "and on the release", advice="Index with a tensor or a tuple.",
+        )  # fmt: skip
         return
     parts = index_parts(node.slice)
     order = adds_axis_order(parts, unit)
@@ -162,28 +166,6 @@ def _meaning(index: ast.List, unit: Unit) -> str:
     ):
         return "tuple"
     return "tensor" if all(tag in ("int", "bool") for tag in tags) else "unknown"
-
-
-def _list_of_indices(plan: Plan, node: ast.Subscript, index: ast.List, means: str, done: bool) -> None:
-    unit = plan.unit
-    lists = [e for e in index.elts if isinstance(e, (ast.List, ast.ListComp)) or unit.kind(e).tag == "list"]
-    plain = means == "tuple" and not adds_axis_order(index.elts, unit) and all(_is_array(e, unit) for e in lists)
-    if done or not plain:
-        plan.found(
-            "JM201" if means == "unknown" else "JM203", node, NAME,
-            "a list as index: torch takes it for one tensor or for one index an axis, by what is in it",
-            advice="Index with a tensor or with one index an axis.",
-        )  # fmt: skip
-        return
-    for part in lists:
-        _wrap(plan, part, "jnp.array({})")
-
-    def build(writer: Writer) -> str:
-        texts = ", ".join(writer.text(e) for e in index.elts)
-        return f"{writer.at_level(node.value, ATOM)}[{texts}{',' if len(index.elts) == 1 else ''}]"
-
-    plan.whole[node] = Whole(build, ATOM, (node.value, *index.elts))
-    plan.found("JM001", node, NAME, "indexed as torch does", rule="indexing")
 
 
 def _is_array(part: ast.expr, unit: Unit) -> bool:
