@@ -13,6 +13,7 @@ import typer
 from . import __version__
 from .check_command import check
 from .config import ConfigError, ExitCode
+from .config_command import config
 from .options import X64, Cache, ControlFlow, DryRun, ExitZero, FailOn, Jobs, Layers, Paths, Report, Rules, level_of
 from .review_command import review
 from .verify_command import verify
@@ -134,6 +135,9 @@ def list_rules(
 
 
 app.command()(review)
+
+
+app.command()(config)
 
 
 app.command()(verify)

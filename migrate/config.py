@@ -64,7 +64,7 @@ class Settings:
     whose findings do not count, `baseline` a file of findings that do not; `per_file` are settings of some files;
     `outputs` says what becomes of the outputs of a notebook; `jobs` is the number of processes (0: as many as
     help), `cache` whether results are kept for the next run; `verify` the tables `[[tool.jaxmigrate.verify]]` as
-    they stand; `origin` the pyproject.toml they came from, `sources` which file each key came from.
+    they stand; `origin` the pyproject.toml they came from, `sources` which files each key came from.
     """
 
     todo: bool = True
@@ -84,7 +84,7 @@ class Settings:
     cache: bool = True
     verify: tuple[Mapping[str, object], ...] = ()
     origin: Path | None = None
-    sources: tuple[tuple[str, Path], ...] = field(default=(), compare=False)
+    sources: tuple[tuple[str, tuple[Path, ...]], ...] = field(default=(), compare=False)
 
     def todo_for(self, path: str) -> bool:
         """Whether comments are put into a file."""
@@ -136,10 +136,12 @@ def _table(path: Path) -> Mapping[str, Any] | None:
     return own
 
 
-def _read(path: Path, table: Mapping[str, Any], below: tuple[Path, ...]) -> tuple[dict[str, Any], dict[str, Path]]:
+def _read(
+    path: Path, table: Mapping[str, Any], below: tuple[Path, ...]
+) -> tuple[dict[str, Any], dict[str, tuple[Path, ...]]]:
     """The values of a table on top of those that it extends, and where each came from."""
     values: dict[str, Any] = {}
-    sources: dict[str, Path] = {}
+    sources: dict[str, tuple[Path, ...]] = {}
     if "extend" in table:
         values, sources = _extended(path, table["extend"], (*below, path))
     for key, value in table.items():
@@ -155,11 +157,11 @@ def _read(path: Path, table: Mapping[str, Any], below: tuple[Path, ...]) -> tupl
             why = f"; {error}" if str(error) else ""
             raise ConfigError(f"{path}: [tool.jaxmigrate] {key} must be {wanted}, not {value!r}{why}") from error
         values[name] = (*values.get(name, ()), *made) if key in _ADDED and isinstance(made, tuple) else made
-        sources[key] = path
+        sources[key] = (*sources.get(key, ()), path) if key in _ADDED else (path,)
     return values, sources
 
 
-def _extended(path: Path, value: object, below: tuple[Path, ...]) -> tuple[dict[str, Any], dict[str, Path]]:
+def _extended(path: Path, value: object, below: tuple[Path, ...]) -> tuple[dict[str, Any], dict[str, tuple[Path, ...]]]:
     if not isinstance(value, str):
         raise ConfigError(f"{path}: [tool.jaxmigrate] extend must be a path, not {value!r}")
     base = (path.parent / value).resolve()

@@ -125,7 +125,8 @@ def effort(minutes: int) -> str:
         return f"{minutes} min" if minutes else "0"
     if minutes < 8 * 60:
         return f"{math.ceil(minutes / 30) / 2:g} h"
-    return f"{math.ceil(minutes / 240) / 2:g} days"
+    days = math.ceil(minutes / 240) / 2
+    return f"{days:g} {'day' if days == 1 else 'days'}"
 
 
 def ties_of(findings: Iterable[Finding]) -> tuple[str, ...]:
