@@ -14,6 +14,7 @@ from .style import PLAIN, Colour, Style
 CONTEXT = 1  # lines around a change: few, so that a heading is about what one sees under it
 MOST = 8  # phrases in a heading
 LONG_SPAN = 6  # lines; a finding about more than these is about a whole class, function or loop
+LONG_FILE = 5000  # lines
 LONGEST = 100  # characters of one phrase in a hunk's heading
 _COLOURS: dict[str, Colour] = {"+": "green", "-": "red", "@": "cyan"}
 _PLAIN_NAME = re.compile(r"[\w./@+=,:~-]+")
@@ -65,7 +66,8 @@ def reasons(findings: Sequence[Finding], most: int = MOST) -> list[str]:
 
 def opcodes(before: Sequence[str], after: Sequence[str]) -> Opcodes:
     """How `before` becomes `after`, line by line."""
-    return difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
+    # In long files lines that occur again and again are no help and cost the square of their number.
+    return difflib.SequenceMatcher(None, before, after, autojunk=len(before) > LONG_FILE).get_opcodes()
 
 
 def group_changes(opcodes: Opcodes) -> Iterator[Opcodes]:
@@ -111,7 +113,9 @@ class _Span:
 def _hunk_head(group: Opcodes, outcome: Outcome, body: Sequence[str]) -> str:
     (_, a1, _, b1, _), (_, _, a2, _, b2) = group[0], group[-1]
     changed = [_Span(i + 1, max(j, i + 1)) for tag, i, j, _, _ in group if tag != "equal"]
-    hit = sorted(f for f in outcome.findings if any(span.meets(outcome.span(f)) for span in changed))
+    lowest, highest = changed[0].first, changed[-1].last
+    near = [f for f in outcome.findings if f.cell or (f.start[0] <= highest and f.end[0] >= lowest)]
+    hit = sorted(f for f in near if any(span.meets(outcome.span(f)) for span in changed))
     text = "; ".join(reasons(innermost(hit))) or ("imports" if _only_imports(body) else "")
     return f"@@ -{_range(a1, a2)} +{_range(b1, b2)} @@{' ' if text else ''}{text}\n"
 

@@ -51,12 +51,13 @@ def hunks_of(outcome: Outcome) -> list[Hunk]:
     if outcome.before == outcome.after:
         return []
     before, after = split_lines(outcome.before), split_lines(outcome.after)
+    placed = [(*outcome.span(f), f) for f in outcome.findings]
     seen: Counter[str] = Counter()
     told: set[Finding] = set()
     found = []
     for group in group_changes(opcodes(before, after)):
         a1, a2, b1, b2 = group[0][1], group[-1][2], group[0][3], group[-1][4]
-        findings = tuple(f for f in _about(group, outcome) if f not in told)
+        findings = tuple(f for f in _about(group, placed) if f not in told)
         told.update(findings)
         old, new = tuple(before[a1:a2]), tuple(after[b1:b2])
         digest = hashlib.sha256("\0".join((outcome.path, *old, "\1", *new)).encode("utf-8", "replace")).hexdigest()[:16]
@@ -87,11 +88,10 @@ def rows(hunk: Hunk, before: Sequence[str], after: Sequence[str]) -> Iterator[tu
             yield sign, *old, *new
 
 
-def _about(group: Opcodes, outcome: Outcome) -> list[Finding]:
+def _about(group: Opcodes, placed: Sequence[tuple[int, int, Finding]]) -> list[Finding]:
+    """The findings whose lines (first and last) meet those that change."""
     spans = [(i + 1, max(j, i + 1)) for tag, i, j, _, _ in group if tag != "equal"]
-    hit = []
-    for finding in outcome.findings:
-        first, last = outcome.span(finding)
-        if any(first <= b and last >= a for a, b in spans):
-            hit.append(finding)
+    lowest, highest = spans[0][0], spans[-1][1]
+    near = [entry for entry in placed if entry[0] <= highest and entry[1] >= lowest]
+    hit = [f for first, last, f in near if any(first <= b and last >= a for a, b in spans)]
     return innermost(sorted(hit, key=lambda f: f.place))

@@ -83,13 +83,17 @@ def _blocks(outcome: Outcome, findings: Sequence[Finding]) -> Iterator[dict[str,
     codes = opcodes(before, after) if before != after else [("equal", 0, len(before), 0, len(after))]
     wanted = _wanted(codes, [outcome.span(f) for f in findings], len(before))
     groups = list(_cut(codes, wanted))
-    notebook = bool(outcome.lines)
-    told: set[int] = set()
+    starts = [outcome.span(f)[0] for f in findings]
+    order = sorted(range(len(findings)), key=starts.__getitem__)
+    at = 0
     for group in groups:
-        first, last = group[0][1] + 1, max(group[-1][2], group[0][1] + 1)
-        mine = [at for at, f in enumerate(findings) if at not in told and first <= outcome.span(f)[0] <= last]
-        told.update(mine)
-        yield {"rows": list(_rows(group, before, after, notebook)), "findings": mine}
+        mine = []
+        while at < len(order) and starts[order[at]] <= max(group[-1][2], group[0][1] + 1):
+            mine.append(order[at])
+            at += 1
+        yield {"rows": list(_rows(group, before, after, bool(outcome.lines))), "findings": mine}
+    if at < len(order):  # of a file without text: it could not be read
+        yield {"rows": [], "findings": order[at:]}
 
 
 def _wanted(
