@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import subprocess
@@ -14,7 +15,7 @@ import pytest
 
 from jaxmigrate.report import json as machine
 from jaxmigrate.report import text
-from jaxmigrate.report.diff import diff_bytes, reasons
+from jaxmigrate.report.diff import diff_bytes, opcodes, reasons
 from jaxmigrate.report.findings import CODES, Finding, Outcome, Run
 from jaxmigrate.report.style import Style
 
@@ -229,3 +230,36 @@ def test_git_applies_the_diff(tmp_path: Path, before: str, after: str, more: dic
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
     subprocess.run(["git", "apply", "--whitespace=nowarn", "-"], cwd=tmp_path, check=True, input=diff_bytes(result))
     assert target.read_bytes() == result.encoded()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_diff_of_a_long_file_is_right_and_quick(seed: int) -> None:
+    """Applied, the opcodes give the new text; unchanged lines are equal; it takes no square of the number of
+    changes."""
+    import random
+    import time
+
+    draw = random.Random(seed)
+    before = [f"line {n}\n" if draw.random() < 0.7 else "same\n" for n in range(20_000)]
+    after = []
+    for line in before:
+        kind = draw.random()
+        after += (
+            [f"{line.strip()} new\n"]
+            if kind < 0.1
+            else []
+            if kind < 0.12
+            else [line, "more\n"]
+            if kind < 0.14
+            else [line]
+        )
+    start = time.process_time()
+    codes = opcodes(before, after)
+    assert time.process_time() - start < 5
+    built: list[str] = []
+    for tag, a1, a2, b1, b2 in codes:
+        assert tag != "equal" or before[a1:a2] == after[b1:b2]
+        built += before[a1:a2] if tag == "equal" else after[b1:b2]
+    assert built == after
+    assert [c[1] for c in codes[1:]] == [c[2] for c in codes[:-1]]
+    assert all(x[0] == "equal" or y[0] == "equal" for x, y in itertools.pairwise(codes))

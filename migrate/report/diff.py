@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bisect
 import difflib
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -14,7 +16,7 @@ from .style import PLAIN, Colour, Style
 CONTEXT = 1  # lines around a change: few, so that a heading is about what one sees under it
 MOST = 8  # phrases in a heading
 LONG_SPAN = 6  # lines; a finding about more than these is about a whole class, function or loop
-LONG_FILE = 5000  # lines
+LONG_FILE = 2000  # lines
 LONGEST = 100  # characters of one phrase in a hunk's heading
 _COLOURS: dict[str, Colour] = {"+": "green", "-": "red", "@": "cyan"}
 _PLAIN_NAME = re.compile(r"[\w./@+=,:~-]+")
@@ -66,8 +68,49 @@ def reasons(findings: Sequence[Finding], most: int = MOST) -> list[str]:
 
 def opcodes(before: Sequence[str], after: Sequence[str]) -> Opcodes:
     """How `before` becomes `after`, line by line."""
-    # In long files lines that occur again and again are no help and cost the square of their number.
-    return difflib.SequenceMatcher(None, before, after, autojunk=len(before) > LONG_FILE).get_opcodes()
+    if len(before) <= LONG_FILE:
+        return difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
+    # difflib takes the square of the number of changes: cut at lines that stand once on either side.
+    found: list[tuple[str, int, int, int, int]] = []
+    a = b = 0
+    for left, right in [*_anchors(before, after), (len(before), len(after))]:
+        for tag, a1, a2, b1, b2 in difflib.SequenceMatcher(None, before[a:left], after[b:right]).get_opcodes():
+            _extend(found, (tag, a + a1, a + a2, b + b1, b + b2))
+        if left < len(before):
+            _extend(found, ("equal", left, left + 1, right, right + 1))
+        a, b = left + 1, right + 1
+    return found
+
+
+def _anchors(before: Sequence[str], after: Sequence[str]) -> list[tuple[int, int]]:
+    """Lines that stand once in each text, as many as keep their order: the longest rising sequence."""
+    once = [{line for line, count in Counter(text).items() if count == 1} for text in (before, after)]
+    place = {line: at for at, line in enumerate(after) if line in once[1]}
+    pairs = [(at, place[line]) for at, line in enumerate(before) if line in once[0] and line in place]
+    ends: list[int] = []  # the least end of a rising sequence of each length
+    last: list[int] = []
+    back: list[int] = []
+    for at, (_, right) in enumerate(pairs):
+        length = bisect.bisect_left(ends, right)
+        back.append(last[length - 1] if length else -1)
+        ends[length : length + 1] = [right]
+        last[length : length + 1] = [at]
+    chain = []
+    at = last[-1] if last else -1
+    while at >= 0:
+        chain.append(pairs[at])
+        at = back[at]
+    return chain[::-1]
+
+
+def _extend(found: list[tuple[str, int, int, int, int]], code: tuple[str, int, int, int, int]) -> None:
+    """Add an opcode, to the last one when it goes on with it."""
+    tag, _, a2, _, b2 = code
+    if found and (found[-1][0] == tag or "equal" not in (tag, found[-1][0])):
+        _, a1, _, b1, _ = found.pop()
+        name = tag if tag == "equal" else "replace" if a2 > a1 and b2 > b1 else "delete" if a2 > a1 else "insert"
+        code = (name, a1, a2, b1, b2)
+    found.append(code)
 
 
 def group_changes(opcodes: Opcodes) -> Iterator[Opcodes]:
