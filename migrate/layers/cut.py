@@ -49,6 +49,7 @@ _ORDER = (
     "einops_layers",
     "data",
     "vision",
+    "parallel",
     "checkpoint",
     "optim",
 )

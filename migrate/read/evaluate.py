@@ -25,6 +25,7 @@ from .kinds import (
     TENSOR,
     UNKNOWN,
     VARIABLE,
+    WRAPPERS,
     Kind,
     join,
     join_all,
@@ -166,6 +167,8 @@ class Evaluator(Calls):
     def _module_attribute(self, base: Kind, name: str) -> Kind:
         if name == "training":
             return BOOL
+        if name == "module" and base.name in WRAPPERS and base.items:
+            return base.items[0]
         if name in base.keys:
             return base.items[base.keys.index(name)]
         if isinstance(base.facts, ClassFacts):

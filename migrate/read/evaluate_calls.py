@@ -21,6 +21,7 @@ from .kinds import (
     TENSOR,
     UNKNOWN,
     VARIABLE,
+    WRAPPERS,
     Kind,
     join_all,
     kind_of_result,
@@ -200,6 +201,8 @@ class Calls:
             return Kind(
                 "Module", cls.name, members or self._members(cls.name, node, args), keys=keys, why="constructed"
             )
+        if cls.name in WRAPPERS and args:
+            return Kind("Module", cls.name, (args[0],), why="constructed")
         return Kind("Module", cls.name, why="constructed")
 
     def _keyed_members(self, node: ast.Call) -> tuple[tuple[str, ...], tuple[Kind, ...]]:
@@ -241,6 +244,8 @@ class Calls:
             forward = module.facts.method("forward") or module.facts.method("__call__")
             if forward is not None:
                 return self.flow.call(forward, node, args, keywords)
+        if module.name in WRAPPERS and module.items:
+            return self._call_module(module.items[0], node, args, keywords)
         row = self.unit.book.find(module.name)
         if row is not None and row.get("calls"):
             return kind_of_result(str(row.get("calls")), args[0] if args else UNKNOWN)

@@ -72,6 +72,7 @@ MODULE = Kind("Module")
 INT, FLOAT, BOOL, STR, NONE, OTHER = (Kind(t) for t in ("int", "float", "bool", "str", "None", "other"))
 SHAPE, DTYPE, DEVICE, NUMPY = (Kind(t) for t in ("shape", "dtype", "device", "numpy"))
 NUMBERS = ("int", "float", "bool")
+WRAPPERS = ("torch.nn.DataParallel", "torch.nn.parallel.DistributedDataParallel")
 CONTAINERS = ("torch.nn.Sequential", "torch.nn.ModuleList", "torch.nn.ModuleDict")
 
 
