@@ -15,7 +15,7 @@ class DataParallel(nnx.Module):
     Losses, gradients and statistics are those of the whole batch. With several processes each gives its own part of it.
     """
 
-    def __init__(self, module, dim=0):
+    def __init__(self, module, dim=0, *, rngs=None):
         self.module, self.dim = module, dim
         nnx.update(module, jax.device_put(nnx.state(module), NamedSharding(self.mesh, PartitionSpec())))
 
