@@ -21,7 +21,8 @@ SUBSETS = [random.Random(i).sample(NAMES, 3 + 4 * i) for i in range(12)]
 # Arguments of torch that say nothing about numbers, or that are refused or dropped where they are given.
 ABSENT = {
     "device", "dtype", "inplace", "_stacklevel", "out", "size_average", "reduce", "_weight", "_freeze",
-    "sparse", "scale_grad_by_freq", "device_ids", "output_device", "enable_nested_tensor", "mask_check", "min_value", "max_value",
+    "sparse", "scale_grad_by_freq", "device_ids", "output_device", "enable_nested_tensor", "mask_check",
+    "min_value", "max_value",
 }  # fmt: skip
 ONE_VALUE = ("ConvTranspose", "padding_mode")  # torch accepts "zeros" only
 NOT_TORCH = {"key", "dropout_key"}  # what JAX needs besides
