@@ -20,6 +20,7 @@ help:
 	@echo "make cases       the table of real-world traps"
 	@echo "make golden      whole programs, converted and compared with torch"
 	@echo "make oracle-ops  PyTorch's own test databases: pass / reported / crash / WRONG"
+	@echo "make oracle      the same, with docs/oracle-ops.md"
 	@echo "make oracle-modules  the same for torch.nn's modules: docs/oracle-modules.md"
 	@echo "make wild        models of public packages, converted unmodified and compared (downloads them): docs/wild.md"
 	@echo "make public      whole public packages: every file parses, keeps its comments, converts once"
@@ -50,6 +51,10 @@ golden: $(READY)
 
 oracle-ops: $(READY)
 	$(BIN)/python tests/oracle/run.py ops
+
+# All of op_db, and docs/oracle-ops.md written anew: a quarter of an hour.
+oracle: $(READY)
+	$(BIN)/python tests/oracle/run.py ops --docs
 
 oracle-modules: $(READY)
 	$(BIN)/python tests/oracle/run.py modules --docs

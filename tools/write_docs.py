@@ -2,7 +2,7 @@
 """Write the pages of docs/ that are made from data: `python tools/write_docs.py`.
 
 docs/rules/ comes from the rule book, docs/codes.md from the table of codes, docs/sharp-bits.md from the programs of
-tests/sharp_bits.toml.
+tests/sharp_bits.toml, docs/unmapped.md from the rules and from tests/oracle/scope.toml.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from jaxmigrate.rulebook import load_rules
 sys.path.insert(0, str(Path(__file__).parent))
 from rule_pages import FOLDER, MADE, ROOT, cell, rule_pages
 from sharp_page import sharp_page
+from unmapped_page import unmapped_page
 
 GROUPS = {
     "JM0": ("Converted", "the same numbers"),
@@ -49,7 +50,12 @@ def pages() -> dict[Path, str]:
     """The text of each page by its path."""
     book = load_rules()
     docs = ROOT / "docs"
-    return {**rule_pages(book), docs / "codes.md": codes_page(), docs / "sharp-bits.md": sharp_page(book)}
+    return {
+        **rule_pages(book),
+        docs / "codes.md": codes_page(),
+        docs / "sharp-bits.md": sharp_page(book),
+        docs / "unmapped.md": unmapped_page(book),
+    }
 
 
 def stale(made: dict[Path, str]) -> list[Path]:

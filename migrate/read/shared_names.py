@@ -60,8 +60,9 @@ def _true(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, bool)
 
 
-# What no other owner accepts: NumPy views as types, repeats along one axis, flattens in an order ("C"), reduces into
-# an array or a type (never into True); strings split at strings.
+# What no other owner accepts: NumPy views as types, repeats along one axis, flattens in an order ("C"), sorts by kind,
+# reduces into an array or a type (never into True); strings split at strings; modules move with a device, a type and
+# one flag; generators draw with probabilities.
 _FORMS: Mapping[str, Callable[[list[ast.expr]], bool]] = {
     "view": lambda a: any(map(_sizes, a)) and (len(a) > 1 or not isinstance(a[0], ast.Constant)),
     "split": lambda a: len(a) <= 2 and _sizes(a[0]),
@@ -70,8 +71,11 @@ _FORMS: Mapping[str, Callable[[list[ast.expr]], bool]] = {
     "repeat": lambda a: len(a) > 2,
     "max": lambda a: len(a) == 2 and _is_int(a[0]) and _true(a[1]),
     "min": lambda a: len(a) == 2 and _is_int(a[0]) and _true(a[1]),
-    "std": lambda a: len(a) >= 2 and _true(a[1]),
-    "var": lambda a: len(a) >= 2 and _true(a[1]),
+    "std": lambda a: _true(a[0]) or (len(a) > 1 and _true(a[1])),
+    "var": lambda a: _true(a[0]) or (len(a) > 1 and _true(a[1])),
+    "argsort": lambda a: len(a) == 2 and _true(a[1]),
+    "multinomial": lambda a: _is_int(a[0]) and (len(a) == 1 or _true(a[1])),
+    "to": lambda a: len(a) > 3 or (len(a) == 3 and _true(a[1])),
 }
 # Elsewhere these write in place and give None: lists and NumPy arrays sort and put, sets add.
 _FORMS_WITH_A_VALUE = frozenset({"sort", "put"})
@@ -91,7 +95,8 @@ def form_shows_tensor(node: ast.Call, used: bool, around: Surroundings) -> str:
     name = node.func.attr
     if name in around.methods:
         return ""
-    if name in _FORMS and node.args and not node.keywords and _FORMS[name](node.args):
+    plain = not node.keywords or name == "to"
+    if name in _FORMS and node.args and plain and _FORMS[name](node.args):
         return f"`.{name}()` takes such arguments only on a tensor"
     if name in _FORMS_WITH_A_VALUE and used:
         return f"`.{name}()` gives a value only on a tensor"

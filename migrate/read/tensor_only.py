@@ -61,12 +61,29 @@ TENSOR_ONLY = frozenset(
     """.split()  # noqa: SIM905
 )
 
+TYPES = frozenset(
+    f"torch.{t}"
+    for t in ("float16", "bfloat16", "float32", "float64", "uint8", "int8", "int16", "int32", "int64", "bool")
+)
+
 # Attributes that nothing else has.
 TENSOR_ATTRIBUTES = frozenset({"mH", "grad_fn", "is_leaf", "retains_grad"})
 
 # Keywords by which torch's method differs from one of the same name elsewhere (NumPy says axis, keepdims, ddof).
 TORCH_KEYWORDS = frozenset(
-    {"dim", "keepdim", "rounding_mode", "start_dim", "end_dim", "as_tuple", "unbiased", "descending"}
+    {
+        "dim",
+        "dim0",
+        "dim1",
+        "dim2",
+        "keepdim",
+        "rounding_mode",
+        "start_dim",
+        "end_dim",
+        "as_tuple",
+        "unbiased",
+        "descending",
+    }
 )
 
 
@@ -83,8 +100,22 @@ def shows_tensor(node: ast.Call, unit: Unit) -> str:
     name = node.func.attr
     used = not isinstance(unit.tree.parents.get(node), ast.Expr)
     why = f"`.{name}` is called on it" if name in TENSOR_ONLY or any(_is_torch(k) for k in node.keywords) else ""
-    why = why or form_shows_tensor(node, used, unit.around) or only_torch_in_sight(node, used, unit.around)
+    why = (
+        why
+        or _given_a_type(node, unit)
+        or form_shows_tensor(node, used, unit.around)
+        or only_torch_in_sight(node, used, unit.around)
+    )
     return why if why and _fits(node, name, unit.book) else ""
+
+
+def _given_a_type(node: ast.Call, unit: Unit) -> str:
+    """Whether the call passes a type of torch: only tensors take one, and modules in `to` and `type`."""
+    assert isinstance(node.func, ast.Attribute)
+    given = [*node.args, *(k.value for k in node.keywords)]
+    if node.func.attr in ("to", "type") or not any((unit.resolve(a) or "") in TYPES for a in given):
+        return ""
+    return f"`.{node.func.attr}()` is given a type of torch"
 
 
 def _fits(node: ast.Call, name: str, book: RuleBook) -> bool:

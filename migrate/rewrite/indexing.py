@@ -179,8 +179,15 @@ def _is_array(part: ast.expr, unit: Unit) -> bool:
 
 
 def _unknown(plan: Plan, node: ast.Subscript) -> None:
-    """`x[[0, 2]]` of something unknown: JAX refuses a list as the whole index."""
+    """`x[[0, 2]]` of something unknown: JAX refuses a list as the whole index. A list of numbers indexes an array of
+    whatever library, where no other type is in sight."""
     index = node.slice
+    numbers = isinstance(index, ast.List) and index.elts and all(plan.unit.kind(e).tag == "int" for e in index.elts)
+    if numbers and plan.unit.around.closed and isinstance(node.ctx, ast.Load):
+        _wrap(plan, index, "jnp.array({})")
+        plan.found("JM001", node, NAME, "indexed as torch does", rule="indexing",
+                   evidence="only arrays take a list of numbers")  # fmt: skip
+        return
     if isinstance(index, ast.List) and any(plan.unit.kind(e).tag in ("int", "bool", "Tensor") for e in index.elts):
         text = ast.unparse(node.value)[:60]
         plan.found(

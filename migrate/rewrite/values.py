@@ -120,6 +120,12 @@ def _value(plan: Plan, node: ast.Attribute | ast.Name, dotted: str) -> None:
         return
     if isinstance(parent, ast.Call) and parent.func is node and node not in plan.taken:
         return
+    if (
+        dotted == "torch.strided"
+        and isinstance(parent, ast.keyword)
+        and plan.unit.tree.parents.get(parent) in plan.whole
+    ):
+        return  # the usual layout, in a call that was converted without it
     row = plan.unit.book.find(dotted) or of_module(plan, dotted)
     if row is None:
         if torch_names().names.get(dotted) is None:
