@@ -71,7 +71,7 @@ torch.meshgrid(v, w)[0]; torch.atleast_3d(x)
 
 @pytest.mark.parametrize("text", [t.strip() for t in SHARING.replace("\n", ";").split(";") if t.strip()])
 @pytest.mark.filterwarnings("ignore:torch.meshgrid")
-def test_what_shares_memory_in_torch_is_not_written_to_under_its_alias(text: str) -> None:
+def test_a_write_under_an_alias_is_carried_to_it_or_left(text: str) -> None:
     names = rule_env.torch_names(rule_env.variables())
     assert eval(text, names).untyped_storage().data_ptr() in {
         t.untyped_storage().data_ptr() for t in tensors(list(names.values()))
@@ -79,7 +79,8 @@ def test_what_shares_memory_in_torch_is_not_written_to_under_its_alias(text: str
     setup = "x = torch.ones(3, 4)\n    y = torch.ones(3, 4)\n    v = torch.ones(4)\n    w = torch.ones(4)"
     program = f"import torch\n\ndef main():\n    {setup}\n    z = {text}\n    z += 1\n    return x, y, v, w\n"
     outcome, _ = runner.convert(program)
-    assert any(f.code in ("JM206", "JM205") for f in outcome.findings), outcome.after
+    if not any(f.code in ("JM206", "JM205") for f in outcome.findings):
+        assert runner.run_both(program).same, outcome.after
 
 
 class Programs:

@@ -14,7 +14,7 @@ import runner
 
 HEAD = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n\n"
 PROGRAMS = tomllib.loads(Path(__file__).with_name("inplace.toml").read_text(encoding="utf-8"))
-CONVERTED = {**PROGRAMS["equal"], **PROGRAMS["modules"], **PROGRAMS["indexed"]}
+CONVERTED = {**PROGRAMS["equal"], **PROGRAMS["modules"], **PROGRAMS["indexed"], **PROGRAMS["aliased"]}
 
 
 def both(program: str) -> runner.Both:

@@ -97,14 +97,45 @@ class Aliases:
         return all(s.startswith("new") for s in sites) and not any(sites & held for held in env.values())
 
     def holders(
-        self, stmt: ast.stmt, base: ast.expr, still: ast.stmt | None = None, itself: bool = False
+        self,
+        stmt: ast.stmt,
+        base: ast.expr,
+        itself: bool = False,
+        kept: frozenset[str] = NONE,
+        renewed: frozenset[str] = NONE,
     ) -> list[Holder]:
         """Who else sees a write that `stmt` does to the memory of `base` (a name or an attribute).
 
-        With `itself`, `base` too counts when it is read after the statement.
+        With `itself`, `base` too counts when it is read after the statement. `kept` are parameters that the function
+        hands back, `renewed` are names that are bound again after the write: they do not count.
         """
-        flow = self.flow(stmt)
         env = self._before(stmt)
+        key = ast.unparse(base)
+        variable = self.modules.is_variable(base)
+        written, names = self._names(stmt, base, env, itself, kept)
+        found = [self._name(h, base, stmt) for h in names if h not in renewed]
+        if variable:
+            found += self._handed_out(written, stmt)
+        else:
+            found += self._outside(written, env, key, kept, renewed)
+        if isinstance(base, ast.Attribute) and not variable:
+            found += self._shared_attribute(base, stmt)
+        return found
+
+    def sharing(self, stmt: ast.stmt, base: ast.expr, kept: frozenset[str] = NONE) -> set[str]:
+        """The names and attributes, read after `stmt`, that may share memory with `base`; those that it views too."""
+        written, names = self._names(stmt, base, self._before(stmt), False, kept)
+        return {*names, *(s.removeprefix("view var ") for s in written if s.startswith("view var "))}
+
+    def live_after(self, stmt: ast.stmt, kept: frozenset[str] = NONE) -> frozenset[str]:
+        """The names that may be read once `stmt` has run and that it does not bind."""
+        return (self.flow(stmt).live.after.get(stmt, NONE) | kept) - _rebound(stmt)
+
+    def _names(
+        self, stmt: ast.stmt, base: ast.expr, env: Env, itself: bool, kept: frozenset[str]
+    ) -> tuple[Sites, list[str]]:
+        """What is written, and the names that see it."""
+        flow = self.flow(stmt)
         written = flow.sites(base, env)
         key = ast.unparse(base)
         variable = self.modules.is_variable(base)
@@ -114,19 +145,12 @@ class Aliases:
             written = flow.views(written)
             if "heap" in written:  # any Variable, so a view of any
                 written |= {s for held in env.values() for s in held if s.startswith("view var ")}
-        live = flow.live.after.get(stmt, frozenset()) - _rebound(stmt)
+        live = self.live_after(stmt, kept)
         names = [h for h in env if (h != key or itself) and self._sees(h, env, written, live)]
         names += [h for h in env if h != key and h in live and env[h] & itself_held and self._is_array(h, stmt)]
         if variable:  # a module that holds the Variable sees its new value
             names = [h for h in names if not self._is_module(h, flow.owner)]
-        found = [self._name(h, base, stmt) for h in names if h not in _rebound(stmt)]
-        if variable:
-            found += self._handed_out(written, stmt)
-        else:
-            found += self._outside(written, env, key)
-        if isinstance(base, ast.Attribute) and not variable:
-            found += self._shared_attribute(base, stmt)
-        return found
+        return written, [h for h in names if h not in _rebound(stmt)]
 
     def _is_array(self, name: str, stmt: ast.stmt) -> bool:
         """Whether a name that is bound to a Variable takes its array (some binding of it is a plain tensor)."""
@@ -164,10 +188,14 @@ class Aliases:
         before = [n for n in lines if n < stmt.lineno]
         return max(before) or max(lines)
 
-    def _outside(self, written: Sites, env: Env, key: str) -> list[Holder]:
+    def _outside(
+        self, written: Sites, env: Env, key: str, kept: frozenset[str], renewed: frozenset[str]
+    ) -> list[Holder]:
         found = []
         for site in sorted(written & env[CALLER]):
             tag, _, name = site.partition(" ")
+            if tag == "param" and name in kept:
+                continue
             if tag == "param":
                 found.append(Holder(f"the caller sees this write through the parameter `{name}`"))
             elif tag == "outer":

@@ -77,6 +77,7 @@ CODES: dict[str, Code] = {
         Code("JM142", "warning", "side effect", "Correct without jit; under jit it happens once, while the function is traced."),
         Code("JM143", "note", "a loop that jit unrolls", "Correct; for long loops jax.lax.scan compiles faster."),
         Code("JM151", "warning", "index out of range is not an error in JAX", "torch raises, JAX clamps reads and drops writes. Check indices where they are made."),
+        Code("JM161", "warning", "changes its argument in torch, returns the new value in JAX", "JAX arrays cannot be changed: bind what the function returns."),
         Code("JM201", "warning", "receiver unknown: left as it is", "Annotate the value (`x: torch.Tensor`) or convert by hand."),
         Code("JM202", "warning", "argument without counterpart: left as it is", "Remove the argument if it does not matter, or convert by hand."),
         Code("JM203", "warning", "argument missing or not understood: left as it is", "Pass the argument in a plain form, or convert by hand."),

@@ -8,6 +8,7 @@ from ...read.source import hidden
 from ..plan import Plan
 from .context import Context
 from .methods import inplace_argument, inplace_call, inplace_module, out_argument
+from .mutating import finish, hand_back
 from .statements import assignment, augmented
 
 
@@ -26,3 +27,5 @@ def plan_inplace(plan: Plan) -> None:
             inplace_argument(context, node)
             inplace_module(context, node)
             inplace_call(context, node)
+    hand_back(context)
+    finish(context, plan)

@@ -7,10 +7,13 @@ import re
 from collections.abc import Callable, Iterable
 from functools import cached_property
 
-from ...read.alias import Aliases, Holder
+from ...read.alias import Holder
+from ...read.project import Project
 from ..indexing import adds_axis_order
 from ..plan import Plan
 from ..writer import Writer
+from .chains import Chain, is_basic
+from .mutators import Mutators, scope_problem
 from .places import Place
 
 NARROW = re.compile(r"\.(half|byte|short|char)\(|b?float16|\bu?int8|\bint16|autocast")
@@ -22,35 +25,64 @@ class Context:
 
     def __init__(self, plan: Plan) -> None:
         self.plan, self.unit = plan, plan.unit
-        self.aliases = Aliases(plan.unit)
+        self.mutators = mutators_of(plan.project)
+        self.locator = self.mutators.locator(plan.unit)
+        self.aliases = self.locator.aliases
+        self.walked: dict[ast.For, None] = {}
+        self.rewritten: set[ast.AST] = set()
+        self.served: dict[Chain, None] = {}
 
     @cached_property
     def narrow(self) -> bool:
         """Whether the file uses types that JAX promotes where torch keeps the receiver's."""
         return bool(NARROW.search(self.unit.source.text))
 
+    def place(self, target: ast.expr, stmt: ast.stmt) -> Place:
+        """The place that a write of `stmt` to `target` changes."""
+        return self.locator.find(target, stmt)
+
+    def kept(self, stmt: ast.stmt) -> frozenset[str]:
+        """The parameters that the function around `stmt` hands back."""
+        return self.locator.kept(self.aliases.flow(stmt).owner)
+
     def problem(self, place: Place, stmt: ast.stmt) -> str:
         """Why the base of a place cannot be bound again, or who else would see the write; "" when all is well."""
         if place.problem:
             return place.problem
         for step in place.steps[:-1]:
-            if step.name == "index" and not self.basic(step.parts):
+            if step.name == "index" and not is_basic(step.parts, self.unit):
                 return "torch writes to a copy here when the index before it is a tensor or a list"
         for step in place.steps:
             if step.name == "index" and adds_axis_order(step.parts, self.unit) in ("unknown", "other"):
                 return "torch applies integer indices before tensor indices, JAX together with them"
-        return self.scope_problem(place.base) or self.text(self.aliases.holders(stmt, place.base))
+        renewed = frozenset(name for name, _ in place.renewed)
+        held = self.aliases.holders(stmt, place.base, kept=self.kept(stmt), renewed=renewed)
+        problem = scope_problem(self.locator, place.base) or self.text(held)
+        if problem.startswith("the caller sees"):
+            function = self.unit.tree.function(stmt)
+            facts = self.unit.functions.get(function) if function is not None else None
+            mutator = self.mutators.found.get(facts) if facts is not None else None
+            problem += f" ({mutator.problem})" if mutator is not None and mutator.problem else ""
+        return problem
 
-    def scope_problem(self, base: ast.expr) -> str:
-        if not isinstance(base, ast.Name):
-            return ""
-        here = self.unit.scope(base)
-        while here.kind == "comprehension" and here.parent is not None:
-            here = here.parent
-        declared = base.id in here.globals or base.id in here.nonlocals
-        if not self.is_variable(base) and not declared and here.lookup(base.id) is not here:
-            return f"`{base.id}` belongs to the code around this function: binding it here would make it local"
-        return ""
+    def settle(self, place: Place) -> None:
+        """Note that the write to this place is converted."""
+        self.walked.update(dict.fromkeys(place.loops))
+        self.rewritten.update(place.nodes)
+        self.served.update(dict.fromkeys(place.through))
+
+    def renew(self, place: Place, writer: Writer) -> list[str]:
+        """The lines that bind the other names for what was written again, where something reads them."""
+        text = self.base_text(place)
+        return [f"{name} = {own.view(text, writer)}" for name, own in place.renewed if self.is_read(place.base, name)]
+
+    def is_read(self, where: ast.AST, name: str) -> bool:
+        """Whether anything reads a name other than the writes that are done to another name now."""
+        owner = self.aliases.flow(self.unit.tree.statement(where)).owner
+        return any(
+            isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) and n not in self.rewritten
+            for n in self.unit.tree.walk(owner)
+        )
 
     @staticmethod
     def text(holders: Iterable[Holder]) -> str:
@@ -58,12 +90,7 @@ class Context:
 
     def basic(self, parts: Iterable[ast.expr]) -> bool:
         """Whether indexing with these parts gives a view: integers, slices, None, Ellipsis."""
-        return all(
-            isinstance(p, ast.Slice)
-            or (isinstance(p, ast.Constant) and (p.value is None or p.value is ...))
-            or self.unit.kind(p).tag == "int"
-            for p in parts
-        )
+        return is_basic(parts, self.unit)
 
     def refuse(self, node: ast.AST, name: str, message: str, code: str = "JM206", advice: str = CLONE) -> None:
         self.plan.found(code, node, name, message, rule="in-place", advice=advice)
@@ -81,7 +108,7 @@ class Context:
     def lost_comment(self, stmt: ast.stmt, kept: Iterable[ast.AST]) -> str:
         """The first comment inside `stmt` that lies in none of `kept`."""
         tree = self.unit.tree
-        spans = [(tree.start(k), tree.end(k)) for k in kept]
+        spans = [(tree.start(k), tree.end(k)) for k in kept if hasattr(k, "lineno") or hasattr(k, "_start")]
         for start, end in tree.comments_in(tree.start(stmt), tree.end(stmt)):
             if not any(a <= start and end <= b for a, b in spans):
                 return tree.text[start:end]
@@ -105,3 +132,12 @@ class Context:
         words = ["value"] if count == 1 else ["first", "second", "third", "fourth", "fifth", "sixth"]
         words += [f"value_{i}" for i in range(1, count + len(used) + 2)]
         return [w for w in words if w not in used][:count]
+
+
+def mutators_of(project: Project) -> Mutators:
+    """The functions of a project that write to their arguments, found once."""
+    found = project.__dict__.get("_mutators")
+    if found is None:
+        found = project.__dict__["_mutators"] = Mutators(project)
+    assert isinstance(found, Mutators)
+    return found

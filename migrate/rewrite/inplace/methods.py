@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
 
 from ...read.facts import ClassFacts
 from ...read.views import may_be_inplace
@@ -13,60 +12,29 @@ from ..calls import apply
 from ..layercalls import remove_argument
 from ..plan import Whole
 from ..writer import Writer
+from .apart import apart
 from .context import Context
-from .places import Place, find_place
+from .hoist import bind_call, hoist
+from .mutators import runs_once
+from .places import Place
+from .writes import Written, inplace_written
 
 AT = {"add_": "add", "sub_": "subtract", "mul_": "multiply", "div_": "divide"}
 SYMBOLS = {"add_": "+", "sub_": "-", "mul_": "*", "div_": "/"}
 SETTING = {"zero_", "fill_", "copy_"}
 
 
-@dataclass(frozen=True)
-class Written:
-    """One in-place call: its row, the name of what it calls, and the tensor that it writes to."""
-
-    call: ast.Call
-    row: Row
-    dotted: str
-    receiver: ast.expr
-
-    @property
-    def method(self) -> bool:
-        return self.dotted.startswith("torch.Tensor.")
-
-
-def _written(context: Context, node: ast.expr) -> Written | None:
-    """The in-place call that `node` is, None when it is none. `torch.nn.init` belongs to the modules pass."""
-    if not isinstance(node, ast.Call):
-        return None
-    unit = context.unit
-    dotted = unit.resolve(node.func)
-    if dotted:
-        row = (
-            unit.book.find(dotted) if dotted.startswith("torch.") and not dotted.startswith("torch.nn.init.") else None
-        )
-        if row is not None and row.get("effect") == "inplace" and node.args:
-            return Written(node, row, dotted, node.args[0])
-        return None
-    if isinstance(node.func, ast.Attribute) and unit.kind(node.func.value).is_tensor:
-        dotted = f"torch.Tensor.{node.func.attr}"
-        row = unit.book.find(dotted)
-        if row is not None and row.get("effect") == "inplace":
-            return Written(node, row, dotted, node.func.value)
-    return None
-
-
 def inplace_call(context: Context, node: ast.Call) -> None:
     """A chain of in-place calls: `x.mul_(a).add_(b)` as a statement, or its value."""
-    last = _written(context, node)
+    last = inplace_written(context.unit, node)
     if last is None:
         return
     chain = [last]
-    while (inner := _written(context, chain[0].receiver)) is not None:
+    while (inner := inplace_written(context.unit, chain[0].receiver)) is not None:
         chain.insert(0, inner)
     tree = context.unit.tree
     stmt = tree.statement(node)
-    place = find_place(chain[0].receiver, context.unit)
+    place = context.place(chain[0].receiver, stmt)
     if isinstance(stmt, ast.Expr) and stmt.value is node:
         if context.aliases.is_temporary(stmt, chain[0].receiver) and place.problem:
             _refuse(context, chain, f"the write goes to a new tensor that nothing keeps: {place.problem}")
@@ -117,7 +85,8 @@ def _statement(context: Context, stmt: ast.Expr, chain: list[Written], place: Pl
         return
     variable = context.is_variable(place.base)
     receiver, outer = chain[0].receiver, chain[-1].call
-    if place.steps or variable:
+    context.settle(place)
+    if place.steps or variable or place.moved:
         context.take(place.nodes)
         context.take([receiver])
         context.plan.whole[receiver] = Whole(lambda w: place.view(context.base_text(place), w), ATOM)
@@ -129,7 +98,7 @@ def _statement(context: Context, stmt: ast.Expr, chain: list[Written], place: Pl
         new = writer.at_level(outer, 1 if enclosed else ATOM if place.steps or narrow else -1, enclosed)
         if narrow:
             new = f"{new}.astype({text}.dtype)"
-        return [f"{text} = {place.written(text, new, writer)}"]
+        return [f"{text} = {place.written(text, new, writer)}", *context.renew(place, writer)]
 
     context.lines(stmt, build)
 
@@ -162,21 +131,24 @@ def _short(context: Context, stmt: ast.Expr, written: Written, place: Place) -> 
     if context.lost_comment(stmt, kept):
         return False
     context.take([*place.nodes, call, call.func])
+    context.settle(place)
 
     def build(writer: Writer) -> list[str]:
         text = context.base_text(place)
         value = "0" if name == "zero_" else writer.at_level(call.args[0], 1, enclosed=False)
         if not place.steps:
-            return [f"{text} {SYMBOLS.get(name, '')}= {value}"]
+            return [f"{text} {SYMBOLS.get(name, '')}= {value}", *context.renew(place, writer)]
         if name in SETTING:
             if variable and len(place.steps) == 1:
-                return [f"{writer.tree.segment(place.base)}[{place.steps[0].inside(writer)}] = {value}"]
-            return [f"{text} = {place.written(text, value, writer)}"]
+                line = f"{writer.tree.segment(place.base)}[{place.steps[0].inside(writer)}] = {value}"
+            else:
+                line = f"{text} = {place.written(text, value, writer)}"
+            return [line, *context.renew(place, writer)]
         before = place.view(text, writer, len(place.steps) - 1)
         new = f"{before}.at[{place.steps[-1].inside(writer)}].{AT[name]}({value})"
         for index in reversed(range(len(place.steps) - 1)):
             new = place.steps[index].back(new, place.view(text, writer, index), writer)
-        return [f"{text} = {new}"]
+        return [f"{text} = {new}", *context.renew(place, writer)]
 
     context.lines(stmt, build)
     context.converted(call, written.dotted, f"{ast.unparse(call)[:60]} -> {ast.unparse(place.base)} = …")
@@ -185,47 +157,45 @@ def _short(context: Context, stmt: ast.Expr, written: Written, place: Place) -> 
 
 def _value(context: Context, stmt: ast.stmt, chain: list[Written], place: Place) -> None:
     """The value of an in-place call is used: `x = x.add_(1)`, `return x.add_(y)`, `y = x.add_(1)`."""
-    base = place.base
-    usable = isinstance(base, ast.Name) and not place.nodes and not context.is_variable(base)
-    if not usable or place.problem or not _runs_once(context, chain[-1].call, stmt):
+    base, call = place.base, chain[-1].call
+    usable = isinstance(base, ast.Name) and not place.steps and not place.moved and not context.is_variable(base)
+    if place.problem or not runs_once(context.unit, call, stmt):
         _refuse(context, chain, f"the value of {chain[-1].dotted} is used", "JM205")
         return
-    assert isinstance(base, ast.Name)
     problem = _later_arguments(context, stmt, chain, place) or context.problem(place, stmt)
     if problem:
         _refuse(context, chain, problem)
         return
-    target = (
-        stmt.targets[0]
-        if isinstance(stmt, ast.Assign) and len(stmt.targets) == 1 and stmt.value is chain[-1].call
-        else None
-    )
-    if isinstance(target, ast.Name) and target.id == base.id:
-        _apply(context, chain)
-        return
-    if not context.aliases.holders(stmt, base, itself=True) and not _read_again(stmt, chain, base):
-        _apply(context, chain)
-        return
-    if isinstance(target, ast.Name) and context.on_own_lines(stmt) and not context.lost_comment(stmt, [chain[-1].call]):
-        if _apply(context, chain):
-            call = chain[-1].call
-            context.lines(stmt, lambda w: [f"{base.id} = {w.text(call)}", f"{target.id} = {base.id}"])
-        return
-    _refuse(context, chain, f"the value of {chain[-1].dotted} is used and `{base.id}` is read later", "JM205")
+    target = stmt.targets[0] if isinstance(stmt, ast.Assign) and len(stmt.targets) == 1 and stmt.value is call else None
+    if usable and isinstance(base, ast.Name) and not place.renewed and not place.loops:
+        same = isinstance(target, ast.Name) and target.id == base.id
+        if same or (_is_over(context, stmt, base) and not _read_again(stmt, chain, base)):
+            _apply(context, chain)
+            return
+    first = chain[0].receiver
+    if (
+        place.steps
+        or not context.on_own_lines(stmt)
+        or context.lost_comment(stmt, [call])
+        or not apart(context.locator, stmt, call, place)
+    ):
+        _refuse(
+            context, chain, f"the value of {chain[-1].dotted} is used and `{ast.unparse(base)}` is read later", "JM205"
+        )
+    elif _apply(context, chain):
+        context.settle(place)
+        if place.moved or context.is_variable(base):
+            context.take([*place.nodes, first])
+            context.plan.whole[first] = Whole(lambda w: context.base_text(place), ATOM)
+        hoist(context, stmt, call, place)
 
 
-def _runs_once(context: Context, node: ast.AST, stmt: ast.stmt) -> bool:
-    """Whether `node` is evaluated exactly once when its statement runs."""
-    for up in context.unit.tree.ancestors(node):
-        if up is stmt:
-            return not isinstance(
-                stmt, (ast.While, ast.For, ast.AsyncFor, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-            )
-        if isinstance(
-            up, (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.IfExp, ast.BoolOp)
-        ):
-            return False
-    return False
+def _is_over(context: Context, stmt: ast.stmt, base: ast.Name) -> bool:
+    """Whether nobody reads the memory of `base` after the statement, other than through its value."""
+    kept = context.kept(stmt)
+    if isinstance(stmt, ast.Return):  # what the function hands back is this value
+        return not context.aliases.holders(stmt, base, kept=kept)
+    return not context.aliases.holders(stmt, base, itself=True, kept=kept)
 
 
 def _read_again(stmt: ast.stmt, chain: list[Written], base: ast.Name) -> bool:
@@ -244,7 +214,7 @@ def out_argument(context: Context, node: ast.Call) -> None:
     stmt = unit.tree.statement(node)
     if out is None or row is None or not (isinstance(stmt, ast.Expr) and stmt.value is node):
         return
-    place = find_place(out.value, unit)
+    place = context.place(out.value, stmt)
     plain = isinstance(out.value, (ast.Name, ast.Attribute)) and "\n" not in unit.tree.segment(node)
     problem = context.problem(place, stmt) if plain else "the result goes to something that has no name"
     if problem:
@@ -264,7 +234,14 @@ def out_argument(context: Context, node: ast.Call) -> None:
     if node not in plan.whole:
         remove_argument(plan, node, out.value)
     context.take(ast.walk(out.value))
-    context.lines(stmt, lambda w: [f"{context.base_text(place)} = {w.text(node)}"])
+    context.settle(place)
+    context.lines(
+        stmt,
+        lambda w: [
+            f"{context.base_text(place)} = {place.written(context.base_text(place), w.text(node), w)}",
+            *context.renew(place, w),
+        ],
+    )
 
 
 def inplace_argument(context: Context, node: ast.Call) -> None:
@@ -272,20 +249,11 @@ def inplace_argument(context: Context, node: ast.Call) -> None:
     unit = context.unit
     dotted = unit.resolve(node.func) or ""
     row = unit.book.find(dotted) if dotted.startswith("torch.nn.functional.") and node.args else None
-    if row is None or row.get("effect") == "inplace" or not may_be_inplace(node):
-        return
-    stmt = unit.tree.statement(node)
-    place = find_place(node.args[0], unit)
-    alone = isinstance(stmt, ast.Expr) and stmt.value is node
-    problem = _seen_later(context, stmt, node, place, itself=not alone)
-    if problem:
-        context.take([node, node.func])
-        context.refuse(node, dotted, problem)
-    elif alone and isinstance(place.base, ast.Name) and not place.nodes:
-        context.lines(stmt, lambda w: [f"{w.text(place.base)} = {w.text(node)}"])
-    elif alone:
-        context.take([node, node.func])
-        context.refuse(node, dotted, place.problem or "the result of an in-place call is dropped", "JM205")
+    if row is not None and row.get("effect") != "inplace" and may_be_inplace(node):
+        problem, code = _overwritten(context, node)
+        if problem:
+            context.take([node, node.func])
+            context.refuse(node, dotted, problem, code)
 
 
 def inplace_module(context: Context, node: ast.Call) -> None:
@@ -297,36 +265,51 @@ def inplace_module(context: Context, node: ast.Call) -> None:
     layer = context.aliases.modules.overwrites(node.func)
     if not layer:
         return
-    stmt = unit.tree.statement(node)
-    alone = isinstance(stmt, ast.Expr) and stmt.value is node
-    problem = _seen_later(context, stmt, node, find_place(node.args[0], unit), itself=True)
+    built = context.aliases.modules.constructions(node.func)
+    single = all(isinstance(b, ast.Call) and unit.resolve(b.func) == layer for b in built)
+    problem, _ = _overwritten(context, node, single)
     if problem:
         context.refuse(node, layer, f"{layer}(inplace=True) writes over its input: {problem}")
-    elif alone:
-        context.refuse(node, layer, f"{layer}(inplace=True) writes over its input, and its result is dropped")
 
 
-def _seen_later(context: Context, stmt: ast.stmt, node: ast.Call, place: Place, itself: bool) -> str:
-    """Who sees that the first argument of `node` is overwritten."""
-    if not isinstance(place.base, ast.Name):
-        if isinstance(place.base, ast.Attribute):
-            return context.text(context.aliases.holders(stmt, place.base, itself=True))
-        memory = context.aliases.reached(stmt, node.args[0])
-        return (
-            ""
-            if context.aliases.is_temporary(stmt, node.args[0]) or not memory
-            else _elsewhere(context, stmt, node.args[0])
-        )
-    found = context.aliases.holders(stmt, place.base, itself=itself)
+def _overwritten(context: Context, node: ast.Call, whole: bool = True) -> tuple[str, str]:
+    """Bind the first argument of `node` to its value. Returns what stands against it, with the code for it.
+
+    `whole` says that the value of the call is what it leaves in its argument.
+    """
+    stmt, argument = context.unit.tree.statement(node), node.args[0]
+    alone = isinstance(stmt, ast.Expr) and stmt.value is node
+    if context.aliases.is_temporary(stmt, argument):
+        return "", ""
+    problem = _seen_later(context, stmt, node, context.locator.plain(argument, stmt))
+    if not problem:
+        return "", ""
+    if not whole:
+        return problem, "JM206"
+    place = context.place(argument, stmt)
+    against = context.problem(place, stmt)
+    if against:
+        return against, "JM206"
+    if not bind_call(context, stmt, node, place):
+        return problem, "JM206" if not alone else "JM205"
+    return "", ""
+
+
+def _seen_later(context: Context, stmt: ast.stmt, node: ast.Call, place: Place) -> str:
+    """Who sees that the first argument of `node` is overwritten, its own name included."""
+    if place.problem:
+        return place.problem
+    kept = context.kept(stmt)
+    base = place.base
+    if not isinstance(base, ast.Name):
+        return context.text(context.aliases.holders(stmt, base, itself=True, kept=kept))
+    handed = isinstance(stmt, ast.Return) and stmt.value is node and not place.steps
+    found = context.aliases.holders(stmt, base, itself=not handed, kept=kept)
     inside = {id(n) for n in ast.walk(node)}
     again = any(
-        isinstance(n, ast.Name) and n.id == place.base.id and isinstance(n.ctx, ast.Load) and id(n) not in inside
+        isinstance(n, ast.Name) and n.id == base.id and isinstance(n.ctx, ast.Load) and id(n) not in inside
         for n in ast.walk(stmt)
     )
     if isinstance(stmt, (ast.If, ast.While, ast.For, ast.With, ast.Try)):
         again = False
-    return context.text(found) or (f"`{place.base.id}` is read again in the same statement" if again else "")
-
-
-def _elsewhere(context: Context, stmt: ast.stmt, argument: ast.expr) -> str:
-    return context.text(context.aliases.holders(stmt, argument, itself=True))
+    return context.text(found) or (f"`{base.id}` is read again in the same statement" if again else "")

@@ -5,12 +5,17 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ...read.unit import Unit
 from ...read.views import Modules, is_view
 from ..indexing import adds_axis_order, index_parts
 from ..writer import Writer
 
+if TYPE_CHECKING:
+    from .chains import Chain
+
+NAMELESS = "what is written to has no name"
 BEHIND = "`.data` is written to, which autograd does not see"
 TRANSPOSED = frozenset({"t", "T", "mT"})
 SWAPS = frozenset({"transpose", "swapaxes", "swapdims"})
@@ -44,18 +49,27 @@ class Step:
         return self.view(new, writer)
 
     def inside(self, writer: Writer) -> str:
-        texts = [writer.text(p) if isinstance(p, ast.Slice) else writer.at_level(p, 1) for p in self.parts]
+        texts = [_part(p, writer) for p in self.parts]
         return ", ".join(texts) if texts or self.name != "index" else "()"
 
 
 @dataclass(frozen=True)
 class Place:
-    """`base` is a name or attribute, `steps` lead from it to what is written, `nodes` are the expressions between."""
+    """`base` is a name or attribute, `steps` lead from it to what is written, `nodes` are the expressions between.
+
+    `renewed` are other names for (views of) the base, with their places: they are bound again after a write. `moved`
+    says that the write was written as one to another name, and `through` what that name is a view of. `loops` are loops
+    over the base that must count instead.
+    """
 
     base: ast.expr
     steps: tuple[Step, ...] = ()
     nodes: tuple[ast.AST, ...] = ()
     problem: str = ""
+    renewed: tuple[tuple[str, Place], ...] = ()
+    moved: bool = False
+    loops: tuple[ast.For, ...] = ()
+    through: tuple[Chain, ...] = ()
 
     def view(self, text: str, writer: Writer, count: int | None = None) -> str:
         for step in self.steps[:count]:
@@ -89,8 +103,14 @@ def find_place(node: ast.expr, unit: Unit) -> Place:
         problem = ""
     if not _is_path(node):
         element = isinstance(node, ast.Subscript)
-        problem = problem or f"what is written to {'is an element of a container' if element else 'has no name'}"
-    return Place(node, _merged(steps, unit), tuple(nodes), problem)
+        problem = problem or ("what is written to is an element of a container" if element else NAMELESS)
+    return Place(node, merged(steps, unit), tuple(nodes), problem)
+
+
+def _part(part: ast.expr, writer: Writer) -> str:
+    if not hasattr(part, "lineno"):  # not from the source
+        return ast.unparse(part)
+    return writer.text(part) if isinstance(part, ast.Slice) else writer.at_level(part, 1)
 
 
 def _peel(node: ast.expr, unit: Unit) -> tuple[ast.expr | None, Step | None, str]:
@@ -124,7 +144,7 @@ def _method(node: ast.Call, name: str, unit: Unit) -> tuple[Step | None, str]:
     return None, f"the write goes through `.{name}()`, which is not carried back to the tensor"
 
 
-def _merged(steps: Sequence[Step], unit: Unit) -> tuple[Step, ...]:
+def merged(steps: Sequence[Step], unit: Unit) -> tuple[Step, ...]:
     """`x[i][j]` is `x[i, j]` when i is nothing but integers."""
     out: list[Step] = []
     for step in steps:

@@ -17,7 +17,7 @@ def several_targets(context: Context, stmt: ast.Assign, targets: list[ast.expr],
     if nested or any(isinstance(t, ast.Starred) or (isinstance(t, ast.Attribute) and t in writes) for t in targets):
         context.refuse(stmt, SET, "several targets of mixed form", "JM205", "Write one assignment a line.")
         return
-    places = {t: find_place(t, context.unit) for t in writes}
+    places = {t: context.locator.plain(t, stmt) for t in writes}
     problems = [p for place in places.values() if (p := context.problem(place, stmt))]
     if problems:
         context.refuse(stmt, SET, problems[0])

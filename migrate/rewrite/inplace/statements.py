@@ -9,7 +9,7 @@ from ...rulebook.precedence import ARITH, ATOM, level_of
 from ..writer import Writer
 from .context import Context
 from .masks import is_mask, same_rank
-from .places import Place, find_place
+from .places import Place
 from .several import SET, several_targets
 
 AUGMENTED = "torch.Tensor.__iadd__"
@@ -88,7 +88,7 @@ def _rebound_variable(context: Context, target: ast.expr, stmt: ast.Assign) -> N
 
 
 def _one(context: Context, stmt: ast.Assign, target: ast.Subscript) -> None:
-    place = find_place(target, context.unit)
+    place = context.place(target, stmt)
     if isinstance(stmt.value, STRANGE):
         context.refuse(
             stmt, SET, "the value written is not one tensor or number", "JM205", "Bind the value to a name first."
@@ -111,6 +111,8 @@ def _write(
         and len(place.steps) == 1
         and place.steps[0].name == "index"
         and len(place.nodes) == 1
+        and not place.moved
+        and not place.renewed
     ):
         context.converted(stmt, name, "a Variable takes item assignment")
         return
@@ -127,7 +129,8 @@ def _write(
         context.refuse(stmt, name, "the index would be evaluated twice", "JM205", "Bind the index to a name first.")
         return
     context.take(place.nodes)
-    context.lines(stmt, lambda w: [f"{context.base_text(place)} = {build(w)}"])
+    context.settle(place)
+    context.lines(stmt, lambda w: [f"{context.base_text(place)} = {build(w)}", *context.renew(place, w)])
     message = f"{ast.unparse(stmt)[:60]} -> {ast.unparse(place.base)} = …"
     eager = any(is_mask(p, context.unit) for p in kept) and not _selects(context, stmt, place)
     context.converted(
@@ -208,16 +211,16 @@ def augmented(context: Context, stmt: ast.AugAssign) -> None:
     target, unit = stmt.target, context.unit
     if isinstance(target, ast.Subscript):
         if unit.kind(target.value).is_tensor:
-            place = find_place(target, unit)
+            place = context.place(target, stmt)
             _write(context, stmt, place, lambda w: _augmented_value(context, stmt, place, w), AUGMENTED)
         else:
             _unknown_target(context, target, stmt)
         return
     if isinstance(target, ast.Attribute) and target.attr == "data" and unit.kind(target.value).is_tensor:
-        _whole(context, stmt, find_place(target, unit))
+        _whole(context, stmt, context.place(target, stmt))
     elif unit.kind(target).is_tensor:
         if not (isinstance(target, ast.Attribute) and unit.kind(target.value).is_tensor):
-            _whole(context, stmt, Place(target))
+            _whole(context, stmt, context.locator.carried(Place(target), stmt))
     elif isinstance(target, ast.Name):
         _unknown_name(context, stmt, target)
 
@@ -233,7 +236,8 @@ def _augmented_value(context: Context, stmt: ast.AugAssign, place: Place, writer
         for index in reversed(range(len(place.steps) - 1)):
             new = place.steps[index].back(new, place.view(text, writer, index), writer)
         return new
-    return place.written(text, _operation(context, stmt, place.view(text, writer), writer), writer)
+    new = _operation(context, stmt, place.view(text, writer), writer)
+    return place.written(text, new if last.name == "index" else f"({new})", writer)
 
 
 def _is_one_mask(context: Context, parts: tuple[ast.expr, ...]) -> bool:
@@ -253,6 +257,9 @@ def _whole(context: Context, stmt: ast.AugAssign, place: Place) -> None:
         context.refuse(stmt, AUGMENTED, problem)
         return
     tree = context.unit.tree
+    if place.moved or place.renewed or place.loops:
+        _moved(context, stmt, place)
+        return
     if variable and stmt in context.plan.points:
         return  # the modules pass has written `[...]`
     if variable:
@@ -265,6 +272,32 @@ def _whole(context: Context, stmt: ast.AugAssign, place: Place) -> None:
         )
     else:
         context.converted(stmt, AUGMENTED, f"`{ast.unparse(stmt.target)}` is bound again instead of written to")
+
+
+def _moved(context: Context, stmt: ast.AugAssign, place: Place) -> None:
+    """`row += v` where row is a view of x: x is bound again, and row where it is read."""
+    lost = context.lost_comment(stmt, [stmt.value, *_value_span(context, stmt)])
+    if lost or stmt in context.plan.points:
+        context.refuse(stmt, AUGMENTED, f"rewriting would lose the comment {lost!r}", "JM204", "")
+        return
+    context.settle(place)
+    context.take([*place.nodes, stmt.target])
+
+    def build(writer: Writer) -> list[str]:
+        text = context.base_text(place)
+        if place.steps:
+            new = _augmented_value(context, stmt, place, writer)
+        else:
+            new = _operation(context, stmt, text, writer)
+            if context.narrow:
+                new = f"({new}).astype({text}.dtype)"
+        return [f"{text} = {new}", *context.renew(place, writer)]
+
+    context.lines(stmt, build)
+    names = ", ".join(n for n, _ in place.renewed)
+    context.converted(
+        stmt, AUGMENTED, f"`{ast.unparse(place.base)}` is bound again" + (f", and {names}" if names else "")
+    )
 
 
 def _unknown_name(context: Context, stmt: ast.AugAssign, target: ast.Name) -> None:

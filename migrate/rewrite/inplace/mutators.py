@@ -1,0 +1,425 @@
+"""Functions of the project that write to their argument, and whether they can hand the new value back instead.
+
+`def f(x): x[0] = 1` binds x again in JAX, so it must return it and each call must bind it. That works when every call
+is known and what it passes can be bound. The set of such functions is a greatest fixed point: a call inside another one
+counts as a write to *its* parameter.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ...read.alias import Aliases
+from ...read.facts import ClassFacts, FunctionFacts
+from ...read.project import Project
+from ...read.scopes import parameters
+from ...read.unit import Unit
+from .apart import apart
+from .locate import Locator
+from .places import Place, find_place
+from .returns import arguments, own_returns, reaches_end, steady
+from .writes import first_receiver, inplace_written, writes
+
+Gives = Literal["argument", "nothing", "beside"]
+HARMLESS_DECORATORS = frozenset(
+    ("torch.no_grad", "torch.inference_mode", "torch.enable_grad", "builtins.staticmethod", "torch.jit.script")
+)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of a mutator: the arguments that are written to, by parameter."""
+
+    unit: Unit
+    node: ast.Call
+    given: tuple[tuple[str, ast.expr], ...]
+
+    @property
+    def stmt(self) -> ast.stmt:
+        return self.unit.tree.statement(self.node)
+
+
+@dataclass
+class Mutator:
+    """A function, the parameters that it writes to in order, what its `return`s give, and its calls."""
+
+    facts: FunctionFacts
+    params: tuple[str, ...] = ()
+    gives: Gives = "nothing"
+    calls: list[Call] = field(default_factory=list)
+    problem: str = ""
+
+
+class Mutators:
+    """All functions of a project that write to their arguments."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self._locators: dict[Unit, Locator] = {}
+        self._written: dict[FunctionFacts, set[str]] = {}
+        self._lost: dict[FunctionFacts, str] = {}
+        self.found: dict[FunctionFacts, Mutator] = {}
+        self._building = True
+        self._find_writes()
+        self._building = False
+        for facts, names in self._written.items():
+            order = [a.arg for a in parameters(facts.node)]
+            self.found[facts] = Mutator(facts, tuple(n for n in order if n in names), problem=self._lost.get(facts, ""))
+        if self.found:
+            self._find_calls()
+            self._check_all()
+
+    def locator(self, unit: Unit) -> Locator:
+        if unit not in self._locators:
+            self._locators[unit] = Locator(unit, Aliases(unit), lambda node: self.kept(unit, node))
+        return self._locators[unit]
+
+    def kept(self, unit: Unit, node: ast.AST) -> frozenset[str]:
+        """The parameters of the function `node` that it hands back."""
+        facts = unit.functions.get(node)
+        if facts is None:
+            return frozenset()
+        if self._building:
+            return steady(facts)
+        mutator = self.found.get(facts)
+        return frozenset(mutator.params) if mutator is not None and not mutator.problem else frozenset()
+
+    def of(self, unit: Unit, call: ast.Call) -> Mutator | None:
+        """The mutator that is called, when it hands its argument back."""
+        facts = self._callee(unit, call)
+        mutator = self.found.get(facts) if facts is not None else None
+        return mutator if mutator is not None and not mutator.problem else None
+
+    # -- what is written -----------------------------------------------------------------------------------------
+
+    def _find_writes(self) -> None:
+        todo = [(unit, stmt, target) for unit in self.project.units for stmt, target in writes(unit)]
+        calls = [(unit, node) for unit in self.project.units for node in unit.tree.all(ast.Call)]
+        while todo:
+            grown = False
+            for unit, stmt, target in todo:
+                grown |= self._write(unit, stmt, target)
+            todo = []
+            if grown:
+                known = {f: frozenset(names) for f, names in self._written.items()}
+                for unit, node in calls:
+                    facts = self._callee(unit, node)
+                    if facts is not None and facts in known:
+                        given, names = arguments(facts, node), known[facts]
+                        todo += [(unit, unit.tree.statement(node), v) for n, v in given or [] if n in names]
+
+    def _write(self, unit: Unit, stmt: ast.stmt, target: ast.expr) -> bool:
+        function = unit.tree.function(stmt)
+        facts = unit.functions.get(function) if function is not None else None
+        if facts is None or (unit.tree.class_of(stmt) is not None and facts.owner is None and _in_class(unit, stmt)):
+            return False
+        locator = self.locator(unit)
+        place = _place(locator, target, stmt)
+        reached = {s for s in locator.aliases.reached(stmt, place.base) if s.startswith("param ")}
+        if not reached:
+            return False
+        names = {s.removeprefix("param ") for s in reached}
+        before = len(self._written.setdefault(facts, set()))
+        if not (isinstance(place.base, ast.Name) and names == {place.base.id} and place.base.id in steady(facts)):
+            text = f"`{ast.unparse(target)[:40]}` (line {stmt.lineno}) may be the parameter `{sorted(names)[0]}`"
+            self._lost.setdefault(facts, text)
+            return False
+        self._written[facts].add(place.base.id)
+        return len(self._written[facts]) > before
+
+    # -- calls ---------------------------------------------------------------------------------------------------
+
+    def _callee(self, unit: Unit, node: ast.Call) -> FunctionFacts | None:
+        kind = unit.kind(node.func)
+        if isinstance(kind.facts, FunctionFacts):
+            return kind.facts
+        if kind.tag == "Module" and isinstance(kind.facts, ClassFacts):
+            return kind.facts.method("forward")
+        return None
+
+    def _find_calls(self) -> None:
+        names = {f.name for f in self.found}
+        forwards = [m for f, m in self.found.items() if f.name in ("forward", "__call__")]
+        for unit in self.project.units:
+            for node in unit.tree.nodes:
+                if isinstance(node, ast.Call):
+                    self._call(unit, node, names, forwards)
+                elif isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
+                    self._mention(unit, node, names)
+        for facts, mutator in self.found.items():
+            twice = [f for u in self.project.units for f in u.functions.values() if f.name == facts.name]
+            if facts.owner is not None and len(twice) > 1:
+                mutator.problem = mutator.problem or f"several methods are called {facts.name}"
+
+    def _call(self, unit: Unit, node: ast.Call, names: set[str], forwards: list[Mutator]) -> None:
+        facts = self._callee(unit, node)
+        if facts is not None:
+            if facts in self.found:
+                mutator = self.found[facts]
+                given = arguments(facts, node)
+                if given is None:
+                    mutator.problem = mutator.problem or f"the call in line {node.lineno} unpacks its arguments"
+                    return
+                written = tuple((n, v) for n, v in given if n in mutator.params)
+                mutator.calls.append(Call(unit, node, written))
+            return
+        kind = unit.kind(node.func)
+        if kind.tag == "Module" and (kind.name in ("", "torch.nn.Module") or not kind.name.startswith("torch.nn.") or (
+            kind.name.rpartition(".")[2] in ("Sequential", "ModuleList", "ModuleDict")
+        )):  # fmt: skip
+            for mutator in forwards:
+                mutator.problem = mutator.problem or f"the module called in line {node.lineno} may be this one"
+            return
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if name not in names or unit.resolve(node.func) or isinstance(kind.facts, ClassFacts):
+            return
+        if isinstance(node.func, ast.Attribute) and unit.kind(node.func.value).tag not in (
+            "unknown",
+            "Module",
+            "other",
+        ):
+            return
+        for facts in [f for f in self.found if f.name == name]:
+            mutator = self.found[facts]
+            mutator.problem = (
+                mutator.problem or f"`{ast.unparse(node.func)[:40]}` in line {node.lineno} may be this one"
+            )
+
+    def _mention(self, unit: Unit, node: ast.Name | ast.Attribute, names: set[str]) -> None:
+        """A function that is passed as a value may be called from anywhere."""
+        up = unit.tree.parents.get(node)
+        if isinstance(up, ast.Call) and up.func is node:
+            return
+        short = node.id if isinstance(node, ast.Name) else node.attr
+        facts = unit.kind(node).facts
+        if short not in names and not isinstance(facts, FunctionFacts):
+            return
+        if isinstance(node, ast.Attribute) and unit.kind(node.value).is_tensor:
+            return
+        for found in [facts] if isinstance(facts, FunctionFacts) else [f for f in self.found if f.name == short]:
+            plain = isinstance(node, ast.Name) and not isinstance(facts, FunctionFacts)
+            if found not in self.found or (
+                plain and unit.scope(node).lookup(short) is not None and not _imports(unit, node)
+            ):
+                continue
+            mutator = self.found[found]
+            mutator.problem = mutator.problem or f"`{short}` is passed as a value in line {node.lineno}"
+
+    # -- what stands against it ----------------------------------------------------------------------------------
+
+    def _check_all(self) -> None:
+        for mutator in self.found.values():
+            if not mutator.problem:
+                mutator.problem = _definition_problem(mutator)
+        sound = [m for m in self.found.values() if not m.problem]
+        before: list[Gives] = []
+        while before != (now := [m.gives for m in sound]):
+            before = now
+            for mutator in sound:
+                self._returns_problem(mutator)
+        while [m for m in self.found.values() if not m.problem and self._fails(m)]:
+            pass
+
+    def _fails(self, mutator: Mutator) -> bool:
+        mutator.problem = self._returns_problem(mutator) or self._calls_problem(mutator)
+        return bool(mutator.problem)
+
+    def _returns_problem(self, mutator: Mutator) -> str:
+        returns = own_returns(mutator.facts)
+        valued = [r for r in returns if r.value is not None and not _is_none(r.value)]
+        ends = reaches_end(mutator.facts.node.body)
+        if not valued:
+            mutator.gives = "nothing"
+            return ""
+        same = [r for r in valued if self.is_argument(mutator, r)]
+        if len(same) == len(valued) and len(mutator.params) == 1:
+            mutator.gives = "argument"
+            return "it returns its argument only sometimes" if ends or len(valued) != len(returns) else ""
+        mutator.gives = "beside"
+        if not mutator.calls:
+            return "it returns something else, and nothing here calls it"
+        return "it returns something only sometimes" if ends or len(valued) != len(returns) else ""
+
+    def is_argument(self, mutator: Mutator, stmt: ast.Return) -> bool:
+        """Whether a `return` gives the parameter that is written to."""
+        assert stmt.value is not None
+        unit = mutator.facts.unit
+        value = first_receiver(unit, stmt.value)
+        if isinstance(value, ast.Call):
+            inner = self.of(unit, value)
+            given = dict(arguments(inner.facts, value) or []) if inner is not None else {}
+            if inner is None or inner.gives != "argument":
+                return False
+            value = given.get(inner.params[0], value)
+        place = self.locator(unit).find(value, stmt)
+        if isinstance(value, ast.Name) and value.id == mutator.params[0]:
+            return True
+        views = self.locator(unit).chains(stmt).before.get(stmt, {})
+        while isinstance(value, ast.Name) and value.id in views and not views[value.id].steps:
+            value = views[value.id].base
+        return isinstance(value, ast.Name) and value.id == mutator.params[0] and not place.steps
+
+    def _calls_problem(self, mutator: Mutator) -> str:
+        for call in mutator.calls:
+            problem = self.call_problem(mutator, call)
+            if problem:
+                where = "" if call.unit is mutator.facts.unit else f"{call.unit.source.path} "
+                return f"{problem} ({where}line {call.node.lineno})"
+        return ""
+
+    def call_problem(self, mutator: Mutator, call: Call) -> str:
+        """Why a call cannot bind what the function hands back; "" when it can, or need not."""
+        locator, stmt = self.locator(call.unit), call.stmt
+        if not runs_once(call.unit, call.node, stmt):
+            return "it is called inside an expression that runs several times or perhaps not at all"
+        named = dict(call.given)
+        if set(named) != set(mutator.params):
+            return "a default is written to"
+        for _, value in call.given:
+            for other in [*call.node.args, *(k.value for k in call.node.keywords)]:
+                if other is not value and locator.aliases.reached(stmt, value) & locator.aliases.reached(stmt, other):
+                    return f"`{ast.unparse(value)[:40]}` and `{ast.unparse(other)[:40]}` share memory"
+            problem = self._argument_problem(locator, stmt, value)
+            if problem:
+                return problem
+        return self._use_problem(mutator, call)
+
+    def _argument_problem(self, locator: Locator, stmt: ast.stmt, value: ast.expr) -> str:
+        if locator.aliases.is_temporary(stmt, value):
+            return ""
+        place = _place(locator, value, stmt)
+        return place_problem(locator, place, stmt)
+
+    def _use_problem(self, mutator: Mutator, call: Call) -> str:
+        """Whether the value of the call goes where the argument can be bound as well."""
+        stmt = call.stmt
+        if mutator.facts.name in ("forward", "__call__"):
+            return "" if self.is_over(mutator, call) else "its argument is read after the module is called"
+        if isinstance(stmt, ast.Expr) and stmt.value is call.node:
+            return ""
+        if mutator.gives == "nothing":
+            return "the value of the call is used"
+        if mutator.gives == "argument" and self.is_over(mutator, call):
+            return ""
+        if isinstance(stmt, ast.Assign) and stmt.value is call.node and len(stmt.targets) == 1:
+            parts = [n for n in ast.walk(stmt.targets[0]) if isinstance(n, (ast.Subscript, ast.Attribute))]
+            stored = any(isinstance(n.ctx, ast.Store) and call.unit.kind(n.value).is_tensor for n in parts)
+            return "its value is written to a tensor" if stored else ""
+        if mutator.gives == "argument":
+            place = _place(locator := self.locator(call.unit), call.given[0][1], stmt)
+            if not place.steps and not place.moved and apart(locator, stmt, call.node, place):
+                return ""
+        return "its value is used inside an expression"
+
+    def is_over(self, mutator: Mutator, call: Call) -> bool:
+        """Whether nobody reads what was passed once the call is done, other than through its value."""
+        locator, stmt = self.locator(call.unit), call.stmt
+        return all(argument_is_over(locator, stmt, call.node, value) for _, value in call.given)
+
+
+def argument_is_over(locator: Locator, stmt: ast.stmt, node: ast.Call, value: ast.expr) -> bool:
+    """Whether nothing reads the memory of an argument after the statement, nor the statement beside the call."""
+    if locator.aliases.is_temporary(stmt, value):
+        return True
+    place = _place(locator, value, stmt)
+    if not isinstance(place.base, ast.Name) or place.problem or place.loops:
+        return False
+    kept = locator.kept(locator.aliases.flow(stmt).owner)
+    returned = isinstance(stmt, ast.Return) and not place.steps and place.base.id in kept
+    if isinstance(stmt, ast.Return) and returned and first_receiver(locator.unit, stmt.value or value) is node:
+        others = locator.aliases.holders(stmt, place.base, itself=False, kept=frozenset({place.base.id}))
+    else:
+        others = locator.aliases.holders(stmt, place.base, itself=True, kept=kept)
+    if others or (place.base.id in kept and not returned):
+        return False
+    inside = {id(n) for n in ast.walk(value)}
+    head: ast.AST = stmt.test if isinstance(stmt, (ast.If, ast.While)) else stmt
+    return not any(isinstance(n, ast.Name) and n.id == place.base.id and id(n) not in inside for n in ast.walk(head))
+
+
+def place_problem(locator: Locator, place: Place, stmt: ast.stmt) -> str:
+    """Why the base of a place cannot be bound again, or who else would see the write; "" when all is well."""
+    if place.problem:
+        return place.problem
+    problem = scope_problem(locator, place.base)
+    if problem:
+        return problem
+    kept = locator.kept(locator.aliases.flow(stmt).owner)
+    renewed = frozenset(name for name, _ in place.renewed)
+    holders = locator.aliases.holders(stmt, place.base, kept=kept, renewed=renewed)
+    return "; ".join(list(dict.fromkeys(h.text for h in holders))[:3])
+
+
+def scope_problem(locator: Locator, base: ast.expr) -> str:
+    """Whether binding a name here would make another variable of it."""
+    if not isinstance(base, ast.Name):
+        return ""
+    here = locator.unit.scope(base)
+    while here.kind == "comprehension" and here.parent is not None:
+        here = here.parent
+    declared = base.id in here.globals or base.id in here.nonlocals
+    if not locator.aliases.modules.is_variable(base) and not declared and here.lookup(base.id) is not here:
+        return f"`{base.id}` belongs to the code around this function: binding it here would make it local"
+    return ""
+
+
+def runs_once(unit: Unit, node: ast.AST, stmt: ast.stmt) -> bool:
+    """Whether `node` is evaluated exactly once when its statement runs."""
+    for up in unit.tree.ancestors(node):
+        if up is stmt:
+            return not isinstance(
+                stmt, (ast.While, ast.For, ast.AsyncFor, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+            )
+        if isinstance(
+            up, (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.IfExp, ast.BoolOp)
+        ):
+            return False
+    return False
+
+
+def _definition_problem(mutator: Mutator) -> str:
+    facts = mutator.facts
+    node, unit = facts.node, facts.unit
+    if isinstance(node, ast.AsyncFunctionDef) or unit.usage(node).yields:
+        return "it is a generator or a coroutine"
+    for decorator in node.decorator_list:
+        target = decorator.func if isinstance(decorator, ast.Call) else decorator
+        if (unit.resolve(target) or "") not in HARMLESS_DECORATORS:
+            return f"it is decorated with `{ast.unparse(decorator)[:40]}`"
+    if facts.name.startswith("__") and facts.name != "__call__":
+        return f"{facts.name} is called by Python itself"
+    return ""
+
+
+def _place(locator: Locator, target: ast.expr, stmt: ast.stmt) -> Place:
+    if isinstance(target, ast.Attribute) and target.attr == "data":
+        return locator.find(target.value, stmt)
+    return locator.find(target, stmt)
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def _imports(unit: Unit, node: ast.expr) -> bool:
+    if not isinstance(node, ast.Name):
+        return False
+    scope = unit.scope(node).lookup(node.id)
+    return scope is not None and any(b.kind == "from" for b in scope.bindings[node.id])
+
+
+def _in_class(unit: Unit, stmt: ast.stmt) -> bool:
+    return isinstance(unit.tree.parents.get(stmt), ast.ClassDef)
+
+
+def own_calls(mutators: Mutators, unit: Unit) -> Iterator[tuple[Mutator, Call]]:
+    """The calls of a file that must bind what a mutator hands back."""
+    for mutator in mutators.found.values():
+        if not mutator.problem:
+            yield from ((mutator, call) for call in mutator.calls if call.unit is unit)
+
+
+__all__ = ["Call", "Mutator", "Mutators", "find_place", "inplace_written", "own_calls"]
