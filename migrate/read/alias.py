@@ -11,7 +11,7 @@ from .aliasflow import Flow
 from .facts import ClassFacts, FunctionFacts
 from .liveness import stores
 from .unit import Unit
-from .views import Modules
+from .views import VIEW_ATTRIBUTES, Modules, is_view
 
 SETUP = re.compile(r"__init__|_*(re)?(set|init)|_*load|from_")
 
@@ -256,7 +256,8 @@ class Aliases:
         key = f"{own}.{attr}"
         mine = {f"attr {key}"}
         for stored, sites in flow.stored.items():
-            if stored == key and any(not s.startswith(("new", "old", f"attr {key}")) for s in sites):
+            given = {s for s in sites if s.startswith("param ") and self._only_given_new(method, s[6:])}
+            if stored == key and any(not s.startswith(("new", "old", f"attr {key}")) for s in sites - given):
                 return f"`{key}` is set in {method.name}() to memory that others may hold"
             if stored == key:
                 mine |= sites
@@ -268,10 +269,60 @@ class Aliases:
             return f"{method.name}() hands out `{key}`"
         return ""
 
+    def _only_given_new(self, method: FunctionFacts, name: str) -> bool:
+        """Whether every call of a method passes memory for this parameter that nobody else holds.
+
+        For `__init__` these are the calls of the class. The file must be the whole program as far as its calls go: a
+        method that nothing here calls may be given anything.
+        """
+        unit = self.unit
+        calls = [n for n in unit.tree.all(ast.Call) if self._may_call(n, method)]
+        spec = method.node.args
+        names = [a.arg for a in [*spec.posonlyargs, *spec.args]][1:]
+        for call in calls:
+            given = dict(zip(names, call.args, strict=False)) | {k.arg or "": k.value for k in call.keywords}
+            starred = "" in given or any(isinstance(a, ast.Starred) for a in call.args)
+            if starred or name not in given or not self.is_temporary(unit.tree.statement(call), given[name]):
+                return False
+        return bool(calls)
+
+    def _may_call(self, node: ast.Call, method: FunctionFacts) -> bool:
+        kind = self.unit.kind(node.func)
+        if method.name == "__init__":
+            return isinstance(kind.facts, ClassFacts) and kind.facts.method("__init__") is method
+        return kind.facts is method or (
+            isinstance(node.func, ast.Attribute) and node.func.attr == method.name and not kind.facts
+        )
+
     def _read_elsewhere(self, node: ast.AST, attr: str) -> bool:
+        """Whether the attribute is read outside its class in a way that may keep its memory."""
         if not isinstance(node, ast.Attribute) or node.attr != attr or not isinstance(node.ctx, ast.Load):
             return False
-        return not (isinstance(node.value, ast.Name) and node.value.id == "self") and not self.unit.resolve(node)
+        if (isinstance(node.value, ast.Name) and node.value.id == "self") or self.unit.resolve(node):
+            return False
+        return self._is_held(node)
+
+    def _is_held(self, node: ast.expr) -> bool:
+        """Whether what uses an expression may keep (a view of) it."""
+        unit = self.unit
+        up = unit.tree.parents.get(node)
+        if isinstance(up, (ast.BinOp, ast.Compare, ast.UnaryOp)):
+            return not unit.kind(up).is_tensor
+        if isinstance(up, ast.Subscript) and up.value is node:
+            return isinstance(up.ctx, ast.Load) and self._is_held(up)
+        if isinstance(up, ast.Subscript):
+            return False
+        if isinstance(up, ast.Attribute):
+            call = unit.tree.parents.get(up)
+            if not isinstance(call, ast.Call) or call.func is not up:
+                return up.attr in VIEW_ATTRIBUTES and self._is_held(up)
+            known = unit.kind(node).is_tensor and unit.book.find(f"torch.Tensor.{up.attr}") is not None
+            return not known or (is_view(up.attr) and self._is_held(call))
+        if isinstance(up, ast.Call):
+            dotted = unit.resolve(up.func) or ""
+            fresh = dotted.startswith("torch.") and unit.book.find(dotted) is not None
+            return not fresh or is_view(dotted.rpartition(".")[2])
+        return not isinstance(up, (ast.Expr, ast.AugAssign))
 
 
 def _rebound(stmt: ast.stmt) -> frozenset[str]:

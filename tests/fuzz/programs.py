@@ -14,7 +14,7 @@ Shape = tuple[int, ...]
 SHAPES: tuple[Shape, ...] = ((2, 3), (3, 2), (6,), (3,), (2,), (2, 3, 2))
 NAMES = ("a", "b", "c", "d", "e")
 
-HELPERS = '''
+HELPERS = """
 def same(t: torch.Tensor):
     return t
 
@@ -75,7 +75,7 @@ class Box:
 
     def read(self):
         return self.held * 1
-'''
+"""
 
 
 @dataclass
@@ -281,7 +281,10 @@ def _container(draw: Draw, state: State) -> list[str]:
         state.shapes[target] = held
         return [f"{target} = {name}[{draw(st.sampled_from((0, -1)))}]"]
     if kind == 4:
-        return [f"for t in {name}:", f"    {draw(st.sampled_from(('t += 1', 't[0] = 2', 't.mul_(2)', 's = s + t.sum()')))}"]
+        return [
+            f"for t in {name}:",
+            f"    {draw(st.sampled_from(('t += 1', 't[0] = 2', 't.mul_(2)', 's = s + t.sum()')))}",
+        ]
     return [f"s = s + torch.stack({name}).sum()"]
 
 
@@ -349,7 +352,7 @@ def programs(draw: Draw) -> str:
     returned = draw(st.sets(st.sampled_from(sorted({"a", "b", "c"} & set(state.shapes))), min_size=1))
     known = [n for n in sorted(returned)] + ["s"]
     if state.boxes and draw(st.booleans()):
-        known.append("box.held")
+        known.append("box.read()")
     for name in ("xs", "ys"):
         if any(line.startswith(f"{name} = ") for line in lines) and draw(st.booleans()):
             known.append(name)
@@ -369,4 +372,12 @@ def _helpers(body: str) -> str:
             if part not in used and f"{name}(" in text:
                 used.append(part)
                 text += part
-    return "".join(f"\n{p}\n\n" for p in parts if p in used)
+    return "".join(f"\n{_called(p, text)}\n\n" for p in parts if p in used)
+
+
+def _called(part: str, text: str) -> str:
+    """A class without the methods that nothing calls."""
+    if not part.startswith("class "):
+        return part
+    head, *methods = part.split("\n\n")
+    return "\n\n".join([head, *(m for m in methods if f".{m.split('def ')[1].split('(')[0]}(" in text)])

@@ -50,15 +50,18 @@ class Totals:
         rows = [f"programs that torch runs  {self.run}", f"converted and equal      {self.outcomes['equal']}"]
         rows.append(f"reported                 {self.outcomes['reported']}")
         rows += [f"    {code}                {n}" for code, n in self.codes.most_common()]
-        rows += [f"crash                    {self.outcomes['crash']}", f"WRONG                    {self.outcomes['WRONG']}"]
+        rows += [
+            f"crash                    {self.outcomes['crash']}",
+            f"WRONG                    {self.outcomes['WRONG']}",
+        ]
         return "\n".join([*rows, f"share converted          {self.share:.1%}"])
 
 
 def fuzz(seed: int, programs: int, seconds: float, failures: int = 3) -> Totals:
     """Draw programs with one seed until there are enough, the time is over or so many failures were minimised."""
-    import hypothesis
     import re
 
+    import hypothesis
     import programs as drawn
     from judge import judge
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from ...read.kinds import INT
 from ...read.unit import Unit
+from .parts import literal, pieces
 from .places import NAMELESS, Place, Step, find_place
 from .returns import handed_on
 
@@ -144,9 +145,9 @@ class Chains:
                 for number, sub in enumerate(target.elts):
                     yield sub.id, value, (Step("index", (literal(number, self.unit),)),)  # type: ignore[attr-defined]
             else:
-                source, pieces = _pieces(value, len(target.elts), self.unit)
-                for sub, step in zip(target.elts, pieces, strict=False):
-                    yield sub.id, source, (step,)  # type: ignore[attr-defined]
+                source, found = pieces(value, len(target.elts), self.unit)
+                for sub, index in zip(target.elts, found, strict=False):
+                    yield sub.id, source, (Step("index", index),)  # type: ignore[attr-defined]
 
     def _chain(self, value: ast.expr, steps: tuple[Step, ...], stmt: ast.stmt) -> Chain | None:
         if not self.unit.kind(value).is_tensor:
@@ -198,51 +199,6 @@ class Chains:
         return isinstance(node.func, ast.Attribute) and self.unit.kind(node.func.value).tag in (
             "Tensor", "Variable", "list", "dict", "shape", "str", "tuple",
         )  # fmt: skip
-
-
-def literal(value: int, unit: Unit) -> ast.Constant:
-    """A number that stands nowhere in the source."""
-    node = ast.Constant(value)
-    unit.kinds[node] = INT
-    return node
-
-
-def _pieces(value: ast.expr, count: int, unit: Unit) -> tuple[ast.expr, list[Step]]:
-    """What `x.unbind()` and `x.split(n)` give, one step an item."""
-    if not isinstance(value, ast.Call) or value.keywords or any(isinstance(a, ast.Starred) for a in value.args):
-        return value, []
-    method = isinstance(value.func, ast.Attribute) and unit.kind(value.func.value).is_tensor
-    dotted = unit.resolve(value.func) or ""
-    name = dotted.removeprefix("torch.") if dotted.startswith("torch.") else ""
-    args = list(value.args)
-    if method:
-        assert isinstance(value.func, ast.Attribute)
-        name, args = value.func.attr, [value.func.value, *args]
-    numbers = [_number(a) for a in args[1:]]
-    if None in numbers or not args:
-        return value, []
-    if name == "unbind" and len(args) <= 2:
-        axis, each = (numbers[0] if numbers else 0), [literal(i, unit) for i in range(count)]
-        return args[0], [_along(axis or 0, e) for e in each]
-    if name == "split" and len(args) in (2, 3):
-        size, axis = numbers[0] or 1, (numbers[1] if len(numbers) > 1 else 0)
-        spans = [ast.Slice(literal(i * size, unit), literal((i + 1) * size, unit)) for i in range(count)]
-        return args[0], [_along(axis or 0, s) for s in spans]
-    return value, []
-
-
-def _along(axis: int, part: ast.expr) -> Step:
-    """An index of one axis: `x[:, i]`."""
-    whole: list[ast.expr] = [ast.Slice() for _ in range(axis if axis >= 0 else -1 - axis)]
-    return Step("index", (*whole, part) if axis >= 0 else (ast.Constant(...), part, *whole))
-
-
-def _number(node: ast.expr) -> int | None:
-    try:
-        value = ast.literal_eval(node)
-    except ValueError:
-        return None
-    return value if type(value) is int else None
 
 
 def is_basic(parts: Iterable[ast.expr], unit: Unit) -> bool:

@@ -13,27 +13,36 @@ from .places import Place
 
 
 def hoist(context: Context, stmt: ast.stmt, call: ast.Call, place: Place) -> None:
-    """Write `base = <call>` in front of the statement, and the base in place of the call.
-
-    What is written must be the whole base (`place` has no steps).
-    """
-    plan, tree = context.plan, context.unit.tree
-    plan.points.setdefault(call, [])  # so that the writer looks into the statement
+    """Write `base = <call>` in front of the statement, and the place in the place of the call."""
+    context.plan.points.setdefault(call, [])  # so that the writer looks into the statement
 
     def lines(writer: Writer) -> list[str]:
         text = context.base_text(place)
-        found = [f"{text} = {writer.text(call)}", *context.renew(place, writer)]
-        own = plan.whole.get(call)
-        plan.whole[call] = Whole(lambda _: text, ATOM)
-        found.append(writer.splice_range(stmt, tree.start(stmt), tree.end(stmt), list(plan.points.get(stmt, ()))))
-        if own is None:
-            del plan.whole[call]
-        else:
-            plan.whole[call] = own
-        return found
+        first = [_binding(context, place, call, writer), *context.renew(place, writer)]
+        return [*first, rest_of(context, stmt, call, place.view(text, writer), writer)]
 
     context.settle(place)
     context.lines(stmt, lines)
+
+
+def rest_of(context: Context, stmt: ast.stmt, call: ast.Call, text: str, writer: Writer) -> str:
+    """The statement with `text` in place of the call."""
+    plan, tree = context.plan, context.unit.tree
+    own = plan.whole.get(call)
+    plan.whole[call] = Whole(lambda _: text, ATOM)
+    found = writer.splice_range(stmt, tree.start(stmt), tree.end(stmt), list(plan.points.get(stmt, ())))
+    if own is None:
+        del plan.whole[call]
+    else:
+        plan.whole[call] = own
+    return found
+
+
+def _binding(context: Context, place: Place, call: ast.Call, writer: Writer) -> str:
+    text = context.base_text(place)
+    enclosed = bool(place.steps) and place.steps[-1].name == "index"
+    new = writer.at_level(call, 1 if enclosed else ATOM if place.steps else -1, enclosed)
+    return f"{text} = {place.written(text, new, writer)}"
 
 
 def bind_call(context: Context, stmt: ast.stmt, call: ast.Call, place: Place) -> bool:
@@ -47,18 +56,14 @@ def bind_call(context: Context, stmt: ast.stmt, call: ast.Call, place: Place) ->
         return not place.renewed and not place.loops
     if not alone and not apart(context.locator, stmt, call, place):
         return False
-    if not alone and not place.steps:
+    if not alone and not named:
         hoist(context, stmt, call, place)
         return True
-    if not (alone or named):
-        return False
     context.settle(Place(place.base, loops=place.loops))
 
     def build(writer: Writer) -> list[str]:
         text = context.base_text(place)
-        enclosed = bool(place.steps) and place.steps[-1].name == "index"
-        new = writer.at_level(call, 1 if enclosed else ATOM if place.steps else -1, enclosed)
-        found = [f"{text} = {place.written(text, new, writer)}", *context.renew(place, writer)]
+        found = [_binding(context, place, call, writer), *context.renew(place, writer)]
         return [*found, f"{target.id} = {place.view(text, writer)}"] if isinstance(target, ast.Name) else found
 
     context.lines(stmt, build)

@@ -173,8 +173,9 @@ def _value(context: Context, stmt: ast.stmt, chain: list[Written], place: Place)
             _apply(context, chain)
             return
     first = chain[0].receiver
+    last = place.steps[-1] if place.steps else None
     if (
-        place.steps
+        (last is not None and last.name == "index" and not context.basic(last.parts))
         or not context.on_own_lines(stmt)
         or context.lost_comment(stmt, [call])
         or not apart(context.locator, stmt, call, place)
@@ -184,9 +185,9 @@ def _value(context: Context, stmt: ast.stmt, chain: list[Written], place: Place)
         )
     elif _apply(context, chain):
         context.settle(place)
-        if place.moved or context.is_variable(base):
+        if place.steps or place.moved or context.is_variable(base):
             context.take([*place.nodes, first])
-            context.plan.whole[first] = Whole(lambda w: context.base_text(place), ATOM)
+            context.plan.whole[first] = Whole(lambda w: place.view(context.base_text(place), w), ATOM)
         hoist(context, stmt, call, place)
 
 

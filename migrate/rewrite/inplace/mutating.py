@@ -7,7 +7,7 @@ import ast
 from ..plan import Plan
 from ..writer import Writer
 from .context import Context
-from .hoist import bind_call
+from .hoist import bind_call, rest_of
 from .mutators import Call, Mutator, own_calls
 from .places import Place
 from .returns import own_returns, reaches_end
@@ -109,7 +109,10 @@ def _whole_statement(context: Context, mutator: Mutator, call: Call, places: lis
     by_param = dict(zip((n for n, v in call.given if not context.aliases.is_temporary(stmt, v)), places, strict=True))
     target = stmt.targets[0] if isinstance(stmt, ast.Assign) else None
     stored = {n.id for n in ast.walk(target) if isinstance(n, ast.Name)} if target is not None else set()
-    fresh = context.fresh_names(len(places) + 1)
+    used = not (isinstance(stmt, (ast.Expr, ast.Assign)) and stmt.value is node)
+    *fresh, result = context.fresh_names(len(places) + 1)
+    if used:
+        context.plan.points.setdefault(node, [])
 
     def build(writer: Writer) -> list[str]:
         names, later = [], []
@@ -128,7 +131,10 @@ def _whole_statement(context: Context, mutator: Mutator, call: Call, places: lis
                 names.append(fresh[number])
                 later.append(f"{text} = {place.written(text, fresh[number], writer)}")
             later += context.renew(place, writer)
-        if mutator.gives == "beside":
+        if used:
+            names.insert(0, result)
+            later.append(rest_of(context, stmt, node, result, writer))
+        elif mutator.gives == "beside":
             own = writer.text(target) if target is not None else "_"
             loose = isinstance(target, ast.Tuple) and not own.startswith("(")
             names.insert(0, f"({own})" if loose else own)

@@ -308,10 +308,9 @@ class Mutators:
             parts = [n for n in ast.walk(stmt.targets[0]) if isinstance(n, (ast.Subscript, ast.Attribute))]
             stored = any(isinstance(n.ctx, ast.Store) and call.unit.kind(n.value).is_tensor for n in parts)
             return "its value is written to a tensor" if stored else ""
-        if mutator.gives == "argument":
-            place = _place(locator := self.locator(call.unit), call.given[0][1], stmt)
-            if not place.steps and not place.moved and apart(locator, stmt, call.node, place):
-                return ""
+        locator = self.locator(call.unit)
+        if all(apart(locator, stmt, call.node, _place(locator, value, stmt)) for _, value in call.given):
+            return ""
         return "its value is used inside an expression"
 
     def is_over(self, mutator: Mutator, call: Call) -> bool:

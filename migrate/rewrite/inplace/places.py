@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -11,12 +12,16 @@ from ...read.unit import Unit
 from ...read.views import Modules, is_view
 from ..indexing import adds_axis_order, index_parts
 from ..writer import Writer
+from .contiguous import is_contiguous
+from .parts import along, as_int, axes_order, literal, pieces
 
 if TYPE_CHECKING:
     from .chains import Chain
 
 NAMELESS = "what is written to has no name"
 BEHIND = "`.data` is written to, which autograd does not see"
+COPIES = "the write goes through a view that may be a copy: nothing shows that the tensor is contiguous"
+AUTOGRAD = re.compile(r"backward|autograd|requires_grad|\.grad\b|Parameter|torch\.nn|\bnn\.|optim")
 TRANSPOSED = frozenset({"t", "T", "mT"})
 SWAPS = frozenset({"transpose", "swapaxes", "swapdims"})
 
@@ -25,7 +30,7 @@ SWAPS = frozenset({"transpose", "swapaxes", "swapdims"})
 class Step:
     """One view on the way: an index, or a method that has an inverse."""
 
-    name: str  # "index", "T", "mT", "swapaxes", "reshape", "expand"
+    name: str  # "index", "T", "mT", "swapaxes", "transpose", "reshape", "expand"
     parts: tuple[ast.expr, ...] = ()
 
     def view(self, text: str, writer: Writer) -> str:
@@ -42,6 +47,9 @@ class Step:
         """`text` with its view replaced by the array `new`."""
         if self.name == "index":
             return f"{text}.at[{self.inside(writer)}].set({new})"
+        if self.name == "transpose":
+            order = [ast.literal_eval(p) for p in self.parts]
+            return f"{new}.transpose({', '.join(str(order.index(i)) for i in range(len(order)))})"
         if self.name == "reshape":
             return f"{new}.reshape({text}.shape)"
         if self.name == "expand":
@@ -92,6 +100,8 @@ def find_place(node: ast.expr, unit: Unit) -> Place:
         inner, step, trouble = _peel(node, unit)
         if inner is None or not unit.kind(inner).is_tensor:
             break
+        if trouble == COPIES and is_contiguous(inner, unit):
+            trouble = ""
         problem = trouble or problem
         nodes.append(node)
         if isinstance(node, ast.Call):
@@ -99,7 +109,7 @@ def find_place(node: ast.expr, unit: Unit) -> Place:
         if step is not None:
             steps.insert(0, step)
         node = inner
-    if problem == BEHIND and Modules(unit).is_variable(node):
+    if problem == BEHIND and (Modules(unit).is_variable(node) or not AUTOGRAD.search(unit.source.text)):
         problem = ""
     if not _is_path(node):
         element = isinstance(node, ast.Subscript)
@@ -116,6 +126,8 @@ def _part(part: ast.expr, writer: Writer) -> str:
 def _peel(node: ast.expr, unit: Unit) -> tuple[ast.expr | None, Step | None, str]:
     """One view taken off: what it is a view of, the step, and why the write cannot be carried through it."""
     if isinstance(node, ast.Subscript):
+        if not unit.kind(node.value).is_tensor:
+            return _piece(node, unit)
         parts = index_parts(node.slice)
         return node.value, Step("index", tuple(parts)), ""
     if isinstance(node, ast.Attribute):
@@ -131,16 +143,34 @@ def _peel(node: ast.expr, unit: Unit) -> tuple[ast.expr | None, Step | None, str
     return None, None, ""
 
 
+def _piece(node: ast.Subscript, unit: Unit) -> tuple[ast.expr | None, Step | None, str]:
+    """`x.unbind(0)[1]` is `x[1]`."""
+    number = as_int(node.slice)
+    source, found = pieces(node.value, (number if number is not None and number >= 0 else -1) + 1, unit)
+    return (source, Step("index", found[-1]), "") if found else (None, None, "")
+
+
 def _method(node: ast.Call, name: str, unit: Unit) -> tuple[Step | None, str]:
     plain = not node.keywords and not any(isinstance(a, ast.Starred) for a in node.args)
+    args = tuple(node.args) if plain else ()
     if name == "t" and not node.args:
         return Step("t"), ""
-    if name in SWAPS and plain and len(node.args) == 2:
-        return Step("swapaxes", tuple(node.args)), ""
-    if name == "view" and plain and node.args and all(unit.kind(a).tag in ("int", "shape", "tuple") for a in node.args):
-        return Step("reshape", tuple(node.args)), ""
-    if name == "unsqueeze" and plain and len(node.args) == 1:
-        return Step("expand", tuple(node.args)), ""
+    if name in SWAPS and len(args) == 2:
+        return Step("swapaxes", args), ""
+    if name in ("view", "reshape") and args and all(unit.kind(a).tag in ("int", "shape", "tuple") for a in args):
+        return Step("reshape", args), "" if name == "view" else COPIES
+    if name in ("flatten", "ravel") and not node.args and not node.keywords:
+        return Step("reshape", (literal(-1, unit),)), COPIES
+    if name == "contiguous" and not node.args and not node.keywords:
+        return None, COPIES
+    if name == "detach":
+        return None, BEHIND
+    if name == "unsqueeze" and len(args) == 1:
+        return Step("expand", args), ""
+    if name == "permute" and (order := axes_order(args)):
+        return Step("transpose", tuple(literal(i, unit) for i in order)), ""
+    if name in ("select", "narrow") and (parts := along(name, args, unit)):
+        return Step("index", parts), ""
     return None, f"the write goes through `.{name}()`, which is not carried back to the tensor"
 
 
