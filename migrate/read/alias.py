@@ -148,6 +148,8 @@ class Aliases:
         live = self.live_after(stmt, kept)
         names = [h for h in env if (h != key or itself) and self._sees(h, env, written, live)]
         names += [h for h in env if h != key and h in live and env[h] & itself_held and self._is_array(h, stmt)]
+        owner = key.partition(".")[0] if isinstance(base, ast.Attribute) else ""
+        names = [h for h in names if h != owner]  # the object holds what is bound to its attribute
         if variable:  # a module that holds the Variable sees its new value
             names = [h for h in names if not self._is_module(h, flow.owner)]
         return written, [h for h in names if h not in _rebound(stmt)]

@@ -80,7 +80,8 @@ class Calls:
             return self._project(kind.facts, node, env)
         if kind.tag == "Class" and isinstance(kind.facts, ClassFacts):
             self._refresh(env)
-            return given
+            init = kind.facts.method("__init__")
+            return given if init is None else self._kept_by(init, node, env)
         if isinstance(func, ast.Attribute):
             found = self._method(node, func, receiver, given, env)
             if found is not None:
@@ -189,15 +190,8 @@ class Calls:
     def _project(self, callee: FunctionFacts, node: ast.Call, env: Env) -> Sites:
         """A function of the project: what its own flow says it returns and keeps."""
         summary = self.aliases.summary(callee)
-        spec = callee.node.args
-        names = [a.arg for a in [*spec.posonlyargs, *spec.args]]
-        if callee.owner is not None and names and not _is_static(callee.node):
-            names = names[1:]
         found, kept = NONE, NONE
-        starred = any(isinstance(a, ast.Starred) for a in node.args) or len(node.args) > len(names)
-        pairs = [*zip(names, node.args, strict=False), *((k.arg or "", k.value) for k in node.keywords)]
-        if starred:
-            pairs = [("", a) for a in node.args] + [(k.arg or "", k.value) for k in node.keywords]
+        names, pairs = _passed(callee, node)
         for name, value in pairs:
             sites = self.sites(value, env)
             if not name or name in summary.returned or name not in names:
@@ -208,10 +202,28 @@ class Calls:
         self._refresh(env)
         return found | self._fresh(node, env) | (HEAP if summary.heap else NONE)
 
+    def _kept_by(self, init: FunctionFacts, node: ast.Call, env: Env) -> Sites:
+        """What a new object holds of what its `__init__` was given."""
+        kept = self.aliases.summary(init).kept
+        names, pairs = _passed(init, node)
+        return NONE.union(*(self.sites(v, env) for n, v in pairs if not n or n in kept or n not in names))
+
     def _refresh(self, env: Env) -> None:
         """Code that we did not follow ran: attributes may have been bound again."""
         for key in [k for k in env if "." in k]:
             env[key] = env[key] | {f"attr {key}"}
+
+
+def _passed(callee: FunctionFacts, node: ast.Call) -> tuple[list[str], list[tuple[str, ast.expr]]]:
+    """The names of the parameters, and the arguments of a call with theirs ("" when that is not known)."""
+    spec = callee.node.args
+    names = [a.arg for a in [*spec.posonlyargs, *spec.args]]
+    if callee.owner is not None and names and not _is_static(callee.node):
+        names = names[1:]
+    named = [(k.arg or "", k.value) for k in node.keywords]
+    if any(isinstance(a, ast.Starred) for a in node.args) or len(node.args) > len(names):
+        return names, [*(("", a) for a in node.args), *named]
+    return names, [*zip(names, node.args, strict=False), *named]
 
 
 def _is_static(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:

@@ -350,7 +350,7 @@ def programs(draw: Draw) -> str:
         lines.append("box = Box(a)")
     lines += _block(draw, state, 7)
     returned = draw(st.sets(st.sampled_from(sorted({"a", "b", "c"} & set(state.shapes))), min_size=1))
-    known = [n for n in sorted(returned)] + ["s"]
+    known = [*sorted(returned), "s"]
     if state.boxes and draw(st.booleans()):
         known.append("box.read()")
     for name in ("xs", "ys"):

@@ -1,8 +1,8 @@
 """Fuzz the converter with random tensor programs: `python tests/fuzz/run.py --programs 2000`.
 
-Each program is converted and run under torch and under JAX in one process. It must give equal results, or the report must
-leave something in it. Prints how many there were, the share that converted, what was reported by code, and each failure,
-minimised, with its source. `--docs` writes the figures into docs/fuzz.md.
+Each program is converted and run under torch and under JAX in one process. It must give equal results, or the report
+must leave something in it. Prints how many there were, the share that converted, what was reported by code, and each
+failure, minimised, with its source. `--docs` writes the figures into docs/fuzz.md.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from ...read.kinds import INT
 from ...read.unit import Unit
+from .elements import ELEMENT, element
 from .parts import literal, pieces
 from .places import NAMELESS, Place, Step, find_place
 from .returns import handed_on
@@ -45,6 +46,7 @@ class Chains:
         self.unit, self.owner = unit, owner
         self.before: dict[ast.stmt, Views] = {}
         self.counters: dict[ast.For, ast.Name] = {}
+        self._items: dict[ast.For, ast.Subscript] = {}
         self._shared = _shared_names(unit, owner)
         body: list[ast.stmt] = owner.body  # type: ignore[attr-defined]
         self._block(body, {})
@@ -75,7 +77,7 @@ class Chains:
         self._forget(stmt, views)
         stored = _stored(stmt, self.unit)
         for name, chain in found.items():
-            if not (chain.reads | {chain.key.partition(".")[0]}) & stored:
+            if not (chain.reads | {chain.key.partition("[")[0].partition(".")[0]}) & stored:
                 views[name] = chain
         return views
 
@@ -104,19 +106,23 @@ class Chains:
 
     def _walked(self, stmt: ast.For | ast.AsyncFor, views: Views) -> Views:
         """`for row in x`: row is x[i] in turn i."""
-        place = find_place(stmt.iter, self.unit)
         name = stmt.target
-        if not isinstance(stmt, ast.For) or not isinstance(name, ast.Name) or not self.unit.kind(stmt.iter).is_tensor:
+        if not isinstance(stmt, ast.For) or not isinstance(name, ast.Name) or not isinstance(stmt.iter, ast.Name):
             return {}
-        if place.steps or place.problem or not self._tracked(name.id) or not isinstance(stmt.iter, ast.Name):
+        kind = self.unit.kind(stmt.iter)
+        if not (kind.is_tensor or (kind.tag == "list" and kind.element().is_tensor)) or not self._tracked(name.id):
             return {}
         if name.id == stmt.iter.id or stmt.iter.id in _stored(stmt, self.unit) or not self._tracked(stmt.iter.id):
             return {}
         if stmt not in self.counters:
             self.counters[stmt] = ast.Name(_fresh_counter(self.unit, len(self.counters)), ast.Load())
             self.unit.kinds[self.counters[stmt]] = INT
-        step = Step("index", (self.counters[stmt],))
-        return {name.id: Chain(stmt.iter, stmt.iter.id, (step,), frozenset(), stmt, stmt)}
+        if kind.is_tensor:
+            step = Step("index", (self.counters[stmt],))
+            return {name.id: Chain(stmt.iter, stmt.iter.id, (step,), frozenset(), stmt, stmt)}
+        item = self._items.setdefault(stmt, ast.Subscript(stmt.iter, self.counters[stmt], ast.Load()))
+        self.unit.kinds[item] = kind.element()
+        return {name.id: Chain(item, ast.unparse(item), (), frozenset(), stmt, stmt)}
 
     def _defined(self, stmt: ast.stmt, views: Views) -> Views:
         """The views that an assignment makes."""
@@ -156,12 +162,15 @@ class Chains:
         while place.problem in ("", NAMELESS) and (given := handed_on(self.unit, place.base)) is not None:
             inner = find_place(given, self.unit)
             place = Place(inner.base, (*inner.steps, *place.steps), problem=inner.problem)
-        if place.problem or not self._is_base(place.base):
+        item = place.problem == ELEMENT and element(place.base, self.unit)
+        if (place.problem and not item) or not self._is_base(place.base):
             return None
         all_steps = (*place.steps, *steps)
         parts = [p for s in all_steps for p in s.parts]
         if not all(s.name != "index" or is_basic(s.parts, self.unit) for s in all_steps) or not all(map(_pure, parts)):
             return None
+        if item:
+            parts.append(place.base.slice)  # type: ignore[attr-defined]
         reads = frozenset(n.id for p in parts for n in ast.walk(p) if isinstance(n, ast.Name))
         if any(not self._tracked(n) for n in reads):
             return None
@@ -169,7 +178,7 @@ class Chains:
 
     def _is_base(self, base: ast.expr) -> bool:
         root = base
-        while isinstance(root, ast.Attribute):
+        while isinstance(root, (ast.Attribute, ast.Subscript)):
             root = root.value
         return isinstance(root, ast.Name) and self._tracked(root.id)
 
@@ -183,11 +192,22 @@ class Chains:
         stored = _stored(node, self.unit)
         attributes = {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)}
         unknown = any(isinstance(n, ast.Call) and not self._harmless(n) for n in ast.walk(node))
+        containers = {n.value.id for n in ast.walk(node) if self._changes(n)}  # type: ignore[attr-defined]
         for name, chain in list(views.items()):
-            root, _, path = chain.key.partition(".")
+            root, _, path = chain.key.partition("[")[0].partition(".")
             moved = bool(path) and (unknown or bool(attributes & set(path.split("."))))
+            moved = moved or ("[" in chain.key and root in containers)
             if name in stored or root in stored or chain.reads & stored or moved:
                 del views[name]
+
+    def _changes(self, node: ast.AST) -> bool:
+        """Whether an expression may put another item into a container: `xs[0] = …`, `xs.pop`."""
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            return self.unit.kind(node.value).tag in ("list", "dict") and node.attr not in ("items", "keys", "values")
+        if not isinstance(node, ast.Subscript) or not isinstance(node.value, ast.Name):
+            return False
+        up = self.unit.tree.parents.get(node)
+        return isinstance(node.ctx, (ast.Store, ast.Del)) and not isinstance(up, ast.AugAssign)
 
     def _harmless(self, node: ast.Call) -> bool:
         """Whether a call binds no attribute of an object."""

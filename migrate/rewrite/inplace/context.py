@@ -55,7 +55,7 @@ class Context:
         for step in place.steps:
             if step.name == "index" and adds_axis_order(step.parts, self.unit) in ("unknown", "other"):
                 return "torch applies integer indices before tensor indices, JAX together with them"
-        renewed = frozenset(name for name, _ in place.renewed)
+        renewed = frozenset((place.within, *(name for name, _ in place.renewed)))
         held = self.aliases.holders(stmt, place.base, kept=self.kept(stmt), renewed=renewed)
         problem = scope_problem(self.locator, place.base) or self.text(held)
         if problem.startswith("the caller sees"):
@@ -74,7 +74,9 @@ class Context:
     def renew(self, place: Place, writer: Writer) -> list[str]:
         """The lines that bind the other names for what was written again, where something reads them."""
         text = self.base_text(place)
-        return [f"{name} = {own.view(text, writer)}" for name, own in place.renewed if self.is_read(place.base, name)]
+        return [
+            f"{name} = {own.view(text, writer)}" for name, own in place.renewed if self.is_read(root(place.base), name)
+        ]
 
     def is_read(self, where: ast.AST, name: str) -> bool:
         """Whether anything reads a name other than the writes that are done to another name now."""
@@ -116,7 +118,7 @@ class Context:
 
     def base_text(self, place: Place) -> str:
         """How the base's array is read and written: a Variable by `[...]`. Nothing rewrites a dotted name."""
-        text = self.unit.tree.segment(place.base)
+        text = self.unit.tree.segment(place.base) if hasattr(place.base, "lineno") else ast.unparse(place.base)
         return f"{text}[...]" if self.is_variable(place.base) else text
 
     def is_variable(self, base: ast.expr) -> bool:
@@ -132,6 +134,13 @@ class Context:
         words = ["value"] if count == 1 else ["first", "second", "third", "fourth", "fifth", "sixth"]
         words += [f"value_{i}" for i in range(1, count + len(used) + 2)]
         return [w for w in words if w not in used][:count]
+
+
+def root(node: ast.expr) -> ast.expr:
+    """The name that a dotted or subscripted name starts with."""
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        node = node.value
+    return node
 
 
 def mutators_of(project: Project) -> Mutators:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from ...read.alias import Aliases
 from ...read.unit import Unit
 from .chains import Chains, Views
+from .elements import ELEMENT, Elements, element
 from .places import Place, Step, find_place, merged
 
 Kept = Callable[[ast.AST], frozenset[str]]
@@ -19,6 +20,7 @@ class Locator:
 
     def __init__(self, unit: Unit, aliases: Aliases, kept: Kept) -> None:
         self.unit, self.aliases, self.kept = unit, aliases, kept
+        self.elements = Elements(unit, aliases)
         self._chains: dict[ast.AST, Chains] = {}
 
     def chains(self, stmt: ast.stmt) -> Chains:
@@ -38,14 +40,18 @@ class Locator:
 
     def carried(self, place: Place, stmt: ast.stmt) -> Place:
         """The same write done to the name that every live name sharing the memory is a view of, where there is one."""
-        if place.problem or not isinstance(place.base, (ast.Name, ast.Attribute)):
+        if place.problem == ELEMENT and element(place.base, self.unit):
+            name = place.base.value  # type: ignore[attr-defined]
+            if self.elements.are_distinct(name):
+                place = replace(place, problem="", within=name.id)
+        if place.problem or not (place.within or isinstance(place.base, (ast.Name, ast.Attribute))):
             return place
         views = self.chains(stmt).before.get(stmt, {})
         key = ast.unparse(place.base)
         if key not in views and not any(c.key == key for c in views.values()):
             return self._walking(place, stmt)
         kept = self.kept(self.aliases.flow(stmt).owner)
-        others = self.aliases.sharing(stmt, place.base, kept)
+        others = self.aliases.sharing(stmt, place.base, kept) - {place.within}
         if not others:
             return self._walking(place, stmt)
         live = self.aliases.live_after(stmt, kept)
@@ -53,10 +59,19 @@ class Locator:
         while line[-1] in views:
             line.append(views[line[-1]].key)
         for carrier in reversed(line):
-            usable = carrier == key or carrier in live or "." in carrier
-            if usable and all(_leads(h, carrier, views) for h in others):
-                return self._walking(self._moved(place, carrier, others, live, views), stmt)
+            usable = carrier == key or carrier in live or "." in carrier or "[" in carrier
+            within = (
+                self._container(views[line[line.index(carrier) - 1]].base) if "[" in carrier and carrier != key else ""
+            )
+            if usable and all(h == within or _leads(h, carrier, views) for h in others):
+                return self._walking(self._moved(place, carrier, others - {within}, live, views), stmt)
         return self._walking(place, stmt)
+
+    def _container(self, base: ast.expr) -> str:
+        """The container whose item `base` is, when its items are different tensors."""
+        if not element(base, self.unit) or not isinstance(base, ast.Subscript) or not isinstance(base.value, ast.Name):
+            return ""
+        return base.value.id if self.elements.are_distinct(base.value) else ""
 
     def _moved(self, place: Place, carrier: str, others: set[str], live: frozenset[str], views: Views) -> Place:
         key = ast.unparse(place.base)
@@ -87,6 +102,7 @@ class Locator:
             base=base,
             steps=merged(steps, self.unit),
             nodes=nodes,
+            within=self._container(base),
             renewed=tuple(renewed),
             moved=key != carrier,
             loops=tuple(loops),

@@ -347,7 +347,7 @@ def place_problem(locator: Locator, place: Place, stmt: ast.stmt) -> str:
     if problem:
         return problem
     kept = locator.kept(locator.aliases.flow(stmt).owner)
-    renewed = frozenset(name for name, _ in place.renewed)
+    renewed = frozenset((place.within, *(name for name, _ in place.renewed)))
     holders = locator.aliases.holders(stmt, place.base, kept=kept, renewed=renewed)
     return "; ".join(list(dict.fromkeys(h.text for h in holders))[:3])
 

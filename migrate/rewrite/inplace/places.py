@@ -13,6 +13,7 @@ from ...read.views import Modules, is_view
 from ..indexing import adds_axis_order, index_parts
 from ..writer import Writer
 from .contiguous import is_contiguous
+from .elements import ELEMENT
 from .parts import along, as_int, axes_order, literal, pieces
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class Place:
 
     `renewed` are other names for (views of) the base, with their places: they are bound again after a write. `moved`
     says that the write was written as one to another name, and `through` what that name is a view of. `loops` are loops
-    over the base that must count instead.
+    over the base that must count instead. `within` is the container that the base is an item of.
     """
 
     base: ast.expr
@@ -78,6 +79,7 @@ class Place:
     moved: bool = False
     loops: tuple[ast.For, ...] = ()
     through: tuple[Chain, ...] = ()
+    within: str = ""
 
     def view(self, text: str, writer: Writer, count: int | None = None) -> str:
         for step in self.steps[:count]:
@@ -112,8 +114,7 @@ def find_place(node: ast.expr, unit: Unit) -> Place:
     if problem == BEHIND and (Modules(unit).is_variable(node) or not AUTOGRAD.search(unit.source.text)):
         problem = ""
     if not _is_path(node):
-        element = isinstance(node, ast.Subscript)
-        problem = problem or ("what is written to is an element of a container" if element else NAMELESS)
+        problem = problem or (ELEMENT if isinstance(node, ast.Subscript) else NAMELESS)
     return Place(node, merged(steps, unit), tuple(nodes), problem)
 
 

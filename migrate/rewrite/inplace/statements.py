@@ -213,6 +213,8 @@ def augmented(context: Context, stmt: ast.AugAssign) -> None:
         if unit.kind(target.value).is_tensor:
             place = context.place(target, stmt)
             _write(context, stmt, place, lambda w: _augmented_value(context, stmt, place, w), AUGMENTED)
+        elif unit.kind(target).is_tensor and not unit.resolve(target.value):
+            _whole(context, stmt, context.place(target, stmt))
         else:
             _unknown_target(context, target, stmt)
         return
