@@ -14,7 +14,7 @@ import runner
 
 HEAD = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n\n"
 PROGRAMS = tomllib.loads(Path(__file__).with_name("inplace.toml").read_text(encoding="utf-8"))
-CONVERTED = {**PROGRAMS["equal"], **PROGRAMS["modules"], **PROGRAMS["indexed"], **PROGRAMS["aliased"]}
+CONVERTED = {k: v for table in ("equal", "modules", "indexed", "aliased", "handed") for k, v in PROGRAMS[table].items()}
 
 
 def both(program: str) -> runner.Both:
@@ -49,3 +49,10 @@ def test_what_is_not_certain_is_reported(name: str) -> None:
 def test_a_converted_program_is_not_changed_again(name: str) -> None:
     before = both(CONVERTED[name]["program"]).outcome.after
     assert runner.convert(before)[0].after == before
+
+
+def test_a_function_that_nothing_calls_states_that_its_argument_stays() -> None:
+    program = "import torch\n\ndef fill(x: torch.Tensor):\n    x[0] = 1\n"
+    outcome, _ = runner.convert(program)
+    assert [f.code for f in outcome.findings if f.severity != "note"] == ["JM161"]
+    assert outcome.after.endswith("    x = x.at[0].set(1)\n    return x\n")

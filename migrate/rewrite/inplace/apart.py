@@ -22,7 +22,7 @@ def apart(locator: Locator, stmt: ast.stmt, call: ast.Call, place: Place) -> boo
             continue
         if isinstance(node, (ast.NamedExpr, ast.Yield, ast.YieldFrom, ast.Await)):
             return False
-        if isinstance(node, ast.Call) and not inside & {id(n) for n in ast.walk(node)}:
+        if isinstance(node, ast.Call) and call not in ast.walk(node):
             dotted = unit.resolve(node.func) or ""
             method = isinstance(node.func, ast.Attribute) and unit.kind(node.func.value).is_tensor
             if not (dotted.startswith(("torch.", "builtins.", "math.")) or method):

@@ -86,7 +86,7 @@ def _statement(context: Context, stmt: ast.Expr, chain: list[Written], place: Pl
     variable = context.is_variable(place.base)
     receiver, outer = chain[0].receiver, chain[-1].call
     context.settle(place)
-    if place.steps or variable or place.moved:
+    if place.nodes or variable:
         context.take(place.nodes)
         context.take([receiver])
         context.plan.whole[receiver] = Whole(lambda w: place.view(context.base_text(place), w), ATOM)

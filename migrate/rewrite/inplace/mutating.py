@@ -110,13 +110,14 @@ def _whole_statement(context: Context, mutator: Mutator, call: Call, places: lis
     target = stmt.targets[0] if isinstance(stmt, ast.Assign) else None
     stored = {n.id for n in ast.walk(target) if isinstance(n, ast.Name)} if target is not None else set()
     used = not (isinstance(stmt, (ast.Expr, ast.Assign)) and stmt.value is node)
-    *fresh, result = context.fresh_names(len(places) + 1)
+    stepped = [p for p in by_param.values() if p.steps]
+    *fresh, result = context.fresh_names(len(stepped) + 1) if stepped else context.fresh_names(1)
     if used:
         context.plan.points.setdefault(node, [])
 
     def build(writer: Writer) -> list[str]:
         names, later = [], []
-        for number, param in enumerate(mutator.params):
+        for param in mutator.params:
             place = by_param.get(param)
             key = ast.unparse(place.base) if place is not None else ""
             if place is None or key in stored:
@@ -128,8 +129,9 @@ def _whole_statement(context: Context, mutator: Mutator, call: Call, places: lis
             elif len(mutator.params) == 1 and mutator.gives != "beside":
                 return [f"{text} = {place.written(text, writer.text(node), writer)}", *context.renew(place, writer)]
             else:
-                names.append(fresh[number])
-                later.append(f"{text} = {place.written(text, fresh[number], writer)}")
+                name = fresh[stepped.index(place)]
+                names.append(name)
+                later.append(f"{text} = {place.written(text, name, writer)}")
             later += context.renew(place, writer)
         if used:
             names.insert(0, result)

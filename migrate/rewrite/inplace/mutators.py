@@ -118,6 +118,8 @@ class Mutators:
             return False
         locator = self.locator(unit)
         place = _place(locator, target, stmt)
+        if locator.aliases.modules.is_variable(place.base):  # an object: whoever passes it sees its new value
+            return False
         reached = {s for s in locator.aliases.reached(stmt, place.base) if s.startswith("param ")}
         if not reached:
             return False
@@ -224,7 +226,7 @@ class Mutators:
             pass
 
     def _fails(self, mutator: Mutator) -> bool:
-        mutator.problem = self._returns_problem(mutator) or self._calls_problem(mutator)
+        mutator.problem = self._returns_problem(mutator) or self._calls_problem(mutator) or self._rests_on(mutator)
         return bool(mutator.problem)
 
     def _returns_problem(self, mutator: Mutator) -> str:
@@ -268,6 +270,17 @@ class Mutators:
             if problem:
                 where = "" if call.unit is mutator.facts.unit else f"{call.unit.source.path} "
                 return f"{problem} ({where}line {call.node.lineno})"
+        return ""
+
+    def _rests_on(self, mutator: Mutator) -> str:
+        """A call inside the function that hands nothing back, though it writes to the parameter."""
+        unit, node = mutator.facts.unit, mutator.facts.node
+        for other in (m for m in self.found.values() if m.problem):
+            for call in (c for c in other.calls if c.unit is unit and unit.tree.function(c.node) is node):
+                for _, value in call.given:
+                    base = _place(self.locator(unit), value, call.stmt).base
+                    if isinstance(base, ast.Name) and base.id in mutator.params:
+                        return f"{other.facts.name}() in line {call.node.lineno} is left: {other.problem}"
         return ""
 
     def call_problem(self, mutator: Mutator, call: Call) -> str:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 NAMELESS = "what is written to has no name"
 BEHIND = "`.data` is written to, which autograd does not see"
 COPIES = "the write goes through a view that may be a copy: nothing shows that the tensor is contiguous"
-AUTOGRAD = re.compile(r"backward|autograd|requires_grad|\.grad\b|Parameter|torch\.nn|\bnn\.|optim")
+AUTOGRAD = re.compile(r"backward|autograd|requires_grad|\.grad\b|Parameter|\bnn\.[A-Z]|optim")
 TRANSPOSED = frozenset({"t", "T", "mT"})
 SWAPS = frozenset({"transpose", "swapaxes", "swapdims"})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from ...read.facts import FunctionFacts
 from ...rulebook.precedence import ATOM
 from ..plan import Plan, Whole
 from ..writer import Writer
@@ -75,9 +76,9 @@ def _wants_value(plan: Plan, node: ast.expr) -> bool:
         return not isinstance(parent, ast.UnaryOp) or not isinstance(parent.op, ast.Not)
     if isinstance(parent, ast.keyword):
         call = plan.unit.tree.parents.get(parent)
-        return isinstance(call, ast.Call) and _call_wants_value(plan, call)
+        return isinstance(call, ast.Call) and _call_wants_value(plan, call) and not _writes_to(plan, call, node)
     if isinstance(parent, ast.Call):
-        return parent.func is not node and _call_wants_value(plan, parent)
+        return parent.func is not node and _call_wants_value(plan, parent) and not _writes_to(plan, parent, node)
     if isinstance(parent, (ast.List, ast.Tuple)):
         if (name := _unpacked_to(plan, parent, node)) is not None:
             return plan.unit.kind(name).tag != "Variable"
@@ -119,6 +120,19 @@ def _is_method(plan: Plan, parent: ast.Attribute) -> bool:
 
 def _is_optimizer(plan: Plan, call: ast.Call) -> bool:
     return (plan.unit.resolve(call.func) or "").startswith("torch.optim.")
+
+
+def _writes_to(plan: Plan, call: ast.Call, node: ast.expr) -> bool:
+    """Whether a function of the project, always called with Variables, writes to the parameter that takes `node`."""
+    facts = plan.unit.kind(call.func).facts
+    if not isinstance(facts, FunctionFacts):
+        return False
+    names = [a.arg for a in [*facts.node.args.posonlyargs, *facts.node.args.args]]
+    names = names[1:] if facts.owner is not None else names
+    given = dict(zip(names, call.args, strict=False)) | {k.arg or "": k.value for k in call.keywords}
+    name = next((n for n, v in given.items() if v is node), "")
+    kind = facts.params.get(name)
+    return kind is not None and kind.tag == "Variable" and name in facts.unit.usage(facts.node).written
 
 
 def _call_wants_value(plan: Plan, call: ast.Call) -> bool:
