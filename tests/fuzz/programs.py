@@ -315,11 +315,59 @@ def _compound(draw: Draw, state: State) -> list[str]:
     return [f"for {counter} in range(2):", *("    " + line for line in _block(draw, inner, 3))]
 
 
+def _odd(draw: Draw, state: State) -> list[str]:
+    """Rarer forms: conditional aliases, closures, `zip` and `enumerate`, `while`, `try`, attributes, dicts, swaps."""
+    name = _pick(draw, state)
+    assert name is not None
+    shape = state.shapes[name]
+    other = _pick(draw, state, shape) or name
+    target = draw(st.sampled_from(NAMES))
+    number = draw(st.integers(1, 3))
+    kind = draw(st.integers(0, 13))
+    if kind == 0:
+        state.shapes[target] = shape
+        return [f"{target} = {name} if s > {number} else {other}"]
+    if kind == 1:
+        return ["def local():", f"    return {name}.sum() * {number}", f"{other} += 1", "s = s + local()"]
+    if kind == 2 and state.depth == 0:
+        return [f"for p, q in zip({name}, {other}):", f"    p += {number}", "    s = s + q.sum()"]
+    if kind == 3:
+        return [f"for n, p in enumerate({name}):", f"    {other}[0] = n", "    s = s + p.sum()"]
+    if kind == 4:
+        state.shapes["w"] = shape
+        return [f"w = {name}", "n = 0", "while n < 2:", "    n += 1", f"    w += {number}", f"    w = {other}"]
+    if kind == 5:
+        body = [f"    {name}[0] = {number}", f"    s = s + {other}.sum()"]
+        return ["try:", *body, "except ValueError:", f"    {name} += 1"]
+    if kind == 6 and state.boxes:
+        forms = ("box.count += 1", "box.count[1] = 3", "s = s + box.count.sum()", "box.held += 1")
+        return [draw(st.sampled_from(forms))]
+    if kind == 7:
+        held = draw(st.sampled_from((name, f"{name}.clone()")))
+        return [f"d = {{'k': {held}}}", f"d['k'] += {number}", "s = s + d['k'].sum()"]
+    if kind == 8:
+        state.shapes[name], state.shapes[other] = state.shapes[other], state.shapes[name]
+        return [f"{name}, {other} = {other}, {name}"]
+    if kind == 9 and shape[0] > 1 and len(shape) > 1:
+        state.shapes[target] = shape[1:]
+        return [f"{', '.join([target, 'u', '_', '_', '_', '_'][: shape[0]])} = {name}"]
+    if kind == 10:
+        return [f"{name}[torch.tensor([0, 0])] += {number}"]
+    if kind == 11:
+        return [f"{name}.index_put_((torch.tensor([0, 1, 0]),), torch.tensor({float(number)}), accumulate=True)"]
+    if kind == 12:
+        return [f"{name}.masked_fill_({other} > {number}, 2.0)"]
+    state.shapes[target] = shape
+    return [f"{target} = {name}", f"{target} {draw(st.sampled_from(('+=', '-=', '*=')))} {number}"]
+
+
 def _block(draw: Draw, state: State, most: int) -> list[str]:
     lines: list[str] = []
     for _ in range(draw(st.integers(1, most))):
-        kind = draw(st.integers(0, 19))
-        if kind < 6:
+        kind = draw(st.integers(0, 22))
+        if kind >= 20:
+            lines += _odd(draw, state)
+        elif kind < 6:
             lines += _assign(draw, state)
         elif kind < 12:
             lines += _write(draw, state)
