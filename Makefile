@@ -11,7 +11,7 @@ JOBS ?= 2
 export JAX_PLATFORMS ?= cpu
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test lint pytest cases golden oracle-ops oracle-modules oracle public wild bench docs venv clean
+.PHONY: help demo test lint pytest cases golden oracle-ops oracle-modules oracle public fuzz wild bench docs venv clean
 
 help:
 	@echo "make demo        convert a program of corpus/, show the diff, compare both programs (DEMO=file)"
@@ -24,6 +24,7 @@ help:
 	@echo "make oracle-modules  the same for torch.nn's modules: docs/oracle-modules.md"
 	@echo "make wild        models of public packages, converted unmodified and compared (downloads them): docs/wild.md"
 	@echo "make public      whole public packages: every file parses, keeps its comments, converts once"
+	@echo "make fuzz        random tensor programs, converted and compared: equal or reported"
 	@echo "make bench       lines converted in a second"
 	@echo "make docs        docs/rules/, docs/codes.md and docs/sharp-bits.md"
 
@@ -64,6 +65,9 @@ wild: $(READY)
 
 public: $(READY)
 	$(BIN)/python tests/public/whole.py
+
+fuzz: $(READY)
+	$(BIN)/python tests/fuzz/run.py --programs 3000 --seconds 900 --jobs $(JOBS) --docs
 
 bench: $(READY)
 	$(BIN)/python bench/throughput.py

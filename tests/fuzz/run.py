@@ -126,6 +126,14 @@ def shrink(program: str, outcome: str) -> str:
     return "\n".join(lines)
 
 
+def write_docs(totals: Totals, command: str) -> None:
+    """Put the figures between the marks of docs/fuzz.md; the list of bugs below them is kept by hand."""
+    head, start, rest = DOCS.read_text(encoding="utf-8").partition("<!-- figures -->\n")
+    _, end, tail = rest.partition("<!-- end -->")
+    figures = f"`{command}`\n\n```text\n{totals.table()}\n```\n"
+    DOCS.write_text(f"{head}{start}{figures}{end}{tail}", encoding="utf-8")
+
+
 def _work(job: tuple[int, int, float]) -> Totals:
     return fuzz(*job)
 
@@ -150,6 +158,8 @@ def main() -> int:
                 totals.add(part)
     print("\n\n".join(totals.failures))
     print(totals.table())
+    if args.docs:
+        write_docs(totals, f"python tests/fuzz/run.py --programs {args.programs} --seed {args.seed} --jobs {args.jobs}")
     for message, count in totals.messages.most_common(args.messages):
         print(f"{count:6} {message[:150]}")
     return 1 if totals.failures else 0

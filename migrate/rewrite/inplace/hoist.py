@@ -21,7 +21,6 @@ def hoist(context: Context, stmt: ast.stmt, call: ast.Call, place: Place) -> Non
         first = [_binding(context, place, call, writer), *context.renew(place, writer)]
         return [*first, rest_of(context, stmt, call, place.view(text, writer), writer)]
 
-    context.settle(place)
     context.lines(stmt, lines)
 
 
@@ -56,10 +55,10 @@ def bind_call(context: Context, stmt: ast.stmt, call: ast.Call, place: Place) ->
         return not place.renewed and not place.loops
     if not alone and not apart(context.locator, stmt, call, place):
         return False
+    context.settle(Place(place.base, loops=place.loops))
     if not alone and not named:
         hoist(context, stmt, call, place)
         return True
-    context.settle(Place(place.base, loops=place.loops))
 
     def build(writer: Writer) -> list[str]:
         text = context.base_text(place)
