@@ -32,7 +32,7 @@ def judge(program: str) -> Verdict:
             run = runner.run_both(program)
         except AssertionError as error:
             return Verdict("crash", (), "", f"the conversion failed: {error}")
-        except (RuntimeError, IndexError, ValueError, TypeError, NameError, UnboundLocalError) as error:
+        except (RuntimeError, IndexError, ValueError, TypeError, NameError, AttributeError) as error:
             return Verdict("refused", (), "", f"{type(error).__name__}: {error}")
     codes = tuple(sorted({f.code for f in run.left}))
     if run.left:

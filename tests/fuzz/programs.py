@@ -344,7 +344,7 @@ def _odd(draw: Draw, state: State) -> list[str]:
         return [draw(st.sampled_from(forms))]
     if kind == 7:
         held = draw(st.sampled_from((name, f"{name}.clone()")))
-        return [f"d = {{'k': {held}}}", f"d['k'] += {number}", "s = s + d['k'].sum()"]
+        return [f"table = {{'k': {held}}}", f"table['k'] += {number}", "s = s + table['k'].sum()"]
     if kind == 8:
         state.shapes[name], state.shapes[other] = state.shapes[other], state.shapes[name]
         return [f"{name}, {other} = {other}, {name}"]
