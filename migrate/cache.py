@@ -95,7 +95,7 @@ def _parts(sources: Sequence[Source], settings: Settings, refused: object) -> It
     yield repr((settings.todo, settings.per_file, settings.outputs, _sorted(refused)))
     yield repr([(key, getattr(settings, key)) for key in sorted(vars(settings)) if key not in _NO_EFFECT])
     for source in sources:
-        yield f"{source.path}\0{source.layers}\0{source.encoding}\0{source.bom}"
+        yield f"{source.path}\0{source.layers}\0{source.package}\0{source.encoding}\0{source.bom}"
         yield source.notebook.text if source.notebook else source.text
 
 

@@ -57,17 +57,17 @@ def _write(plan: Plan, settings: Settings, layer_module: str) -> Written:
     todo = settings.todo_for(plan.unit.source.path)
     if todo:
         mark_left(plan, plan.nodes)
-    written = fix_imports(Writer(plan).module(), plan.layers, plan.unit, layer_module)
+    written = fix_imports(Writer(plan).module(), plan.layers, plan.unit, layer_module, plan.reexports)
     missing = [n for n in plan.removed if n in written.unbound]
     if missing:
         for restore in [r for n in missing for r in plan.removed[n]]:
             restore()
-        written = fix_imports(Writer(plan).module(), plan.layers, plan.unit, layer_module)
+        written = fix_imports(Writer(plan).module(), plan.layers, plan.unit, layer_module, plan.reexports)
     rest = report_rest(plan, written)
     if not rest or not todo:
         return written
     mark_left(plan, rest)
-    return fix_imports(Writer(plan).module(), plan.layers, plan.unit, layer_module)
+    return fix_imports(Writer(plan).module(), plan.layers, plan.unit, layer_module, plan.reexports)
 
 
 def _failed(source: Source, code: str, message: str) -> Outcome:

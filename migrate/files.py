@@ -201,10 +201,19 @@ def layer_module(item: Input, *, in_place: bool = True) -> str:
     return "." * len(item.relative.parts) + "nnx_layers"
 
 
+def top_package(path: Path) -> str:
+    """The name of the topmost package that a file is in, "" when its folder has no `__init__.py`."""
+    folder, name = path.resolve().parent, ""
+    while (folder / "__init__.py").is_file():
+        folder, name = folder.parent, folder.name
+    return name
+
+
 def _read(item: Input, layers: str) -> Reading:
     try:
         reading = decode_outcome(str(item.path), read_bytes(item.path))
-        return replace(reading, sources=tuple(replace(s, layers=layers) for s in reading.sources))
+        package = top_package(item.path)
+        return replace(reading, sources=tuple(replace(s, layers=layers, package=package) for s in reading.sources))
     except InputError as error:
         if item.named:
             raise

@@ -10,6 +10,7 @@ from pathlib import PurePath
 
 from ..rulebook.load import RuleBook
 from .facts import ClassFacts, FunctionFacts
+from .reexports import find_reexports, follow
 from .shared_names import Surroundings, without_such_types
 from .source import Source
 from .unit import STANDARD_LIBRARY, Unit, open_unit
@@ -98,6 +99,10 @@ def open_project(sources: Sequence[Source], book: RuleBook) -> tuple[Project, di
             units.append(open_unit(source, book, module, is_package))
         except (SyntaxError, RecursionError, ValueError) as error:
             errors[source.path] = error if isinstance(error, SyntaxError) else SyntaxError(str(error))
+    reexports = find_reexports(units)
+    for unit in units if reexports else ():
+        unit.reexports = reexports
+        follow(unit.scopes, reexports)
     project = Project(tuple(units))
     _look_around(project)
     return project, errors

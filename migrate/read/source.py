@@ -26,7 +26,8 @@ class Source:
     """One file: `text` keeps its own line ends. `path` is the file as the user named it.
 
     `layers` is the module in which the converted file will find the layer library, as its import spells it. `notebook`
-    is the notebook whose code cells the text was made of.
+    is the notebook whose code cells the text was made of; `package` the topmost package that the file is in on disk,
+    "" when it is in none or unknown.
     """
 
     path: str
@@ -35,6 +36,7 @@ class Source:
     bom: bool = False
     layers: str = "nnx_layers"
     notebook: Notebook | None = None
+    package: str = ""
 
 
 class Tree:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ..rulebook.load import RuleBook, torch_names
@@ -20,7 +20,8 @@ from .usage import Usage
 class Unit:
     """`module` is the dotted module name ("" when unknown). `kinds` is filled by `infer`,
     `fault` says what went wrong there; `around` which other types the project could mean by a method's name;
-    `opaque` are nodes that nobody looks into."""
+    `opaque` are nodes that nobody looks into;
+    `reexports` the names of the project that are torch's."""
 
     source: Source
     tree: Tree
@@ -30,6 +31,7 @@ class Unit:
     fault: str = ""
     around: Surroundings = field(default_factory=Surroundings)
     opaque: set[ast.AST] = field(default_factory=set)
+    reexports: Mapping[str, str] = field(default_factory=dict)
     kinds: dict[ast.AST, Kind] = field(default_factory=dict)
     classes: dict[ast.ClassDef, ClassFacts] = field(default_factory=dict)
     functions: dict[ast.AST, FunctionFacts] = field(default_factory=dict)
@@ -66,7 +68,10 @@ class Unit:
     def _resolve(self, node: ast.AST) -> str | None:
         if isinstance(node, ast.Attribute):
             base = self.resolve(node.value)
-            return canonical(f"{base}.{node.attr}") if base and not base.startswith("builtins.") else None
+            if not base or base.startswith("builtins."):
+                return None
+            name = f"{base}.{node.attr}"
+            return canonical(self.reexports.get(name, name))
         if not isinstance(node, ast.Name):
             return None
         scope = self.scope(node).lookup(node.id)
@@ -97,6 +102,8 @@ class Unit:
 
     def _star(self, node: ast.Name) -> str | None:
         for module in self.scopes.module.stars:
+            if f"{module}.{node.id}" in self.reexports:
+                return canonical(self.reexports[f"{module}.{node.id}"])
             if node.id in torch_names().exports.get(module, ()):
                 return canonical(f"{module}.{node.id}")
         return None

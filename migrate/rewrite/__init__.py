@@ -19,6 +19,7 @@ def passes() -> Sequence[Callable[[Plan], None]]:
     from .inplace import plan_inplace
     from .modules import plan_modules
     from .randomness import plan_keys, plan_seeds
+    from .reexports import plan_reexports
     from .training import plan_training
     from .x64 import plan_wide_results, plan_x64
 
@@ -40,5 +41,6 @@ def passes() -> Sequence[Callable[[Plan], None]]:
         plan_ranges,
         plan_keys,
         plan_borders,
+        plan_reexports,
         plan_fstrings,
     )

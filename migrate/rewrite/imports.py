@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ..read.reexports import follow
 from ..read.scopes import Scope, Scopes
 from ..read.source import Tree
 from ..read.unit import Unit
@@ -46,23 +47,42 @@ class Written:
         return self.unit.tree.both(ast.Name, ast.Attribute)
 
 
-def fix_imports(text: str, layers: Iterable[str], unit: Unit, layer_module: str = "nnx_layers") -> Written:
+def fix_imports(
+    text: str,
+    layers: Iterable[str],
+    unit: Unit,
+    layer_module: str = "nnx_layers",
+    handed_on: Mapping[str, str] | None = None,
+) -> Written:
     """Remove torch imports that nothing uses, add those that the text needs. Raises SyntaxError when it does not parse.
 
-    `layers` are the layer-library names that the rewrite introduced; `unit` is the source of `text`.
+    `layers` are the layer-library names that the rewrite introduced; `unit` is the source of `text`; `handed_on` are
+    names to import for others, with those of the layer library that they are.
     """
+    handed_on = handed_on or {}
     tree = Tree(text, placed=False)
     package = unit.scopes.package
     scopes = Scopes(tree.root, package)
+    follow(scopes, unit.reexports)
     free = {n.id: n.lineno for n in scopes.free()}
     used = _used_names(tree, scopes)
     direct = {n for n in layers if (n in free or n in used) and _only_torch_binds(n, scopes)}
     edits: list[tuple[int, int, str]] = []
     left: list[str] = []
     kept: set[tuple[str, str]] = set()
+    straight: list[str] = []
+    removed: dict[ast.stmt, int] = {}
     anchor: int | None = None
     for stmt in tree.both(ast.Import, ast.ImportFrom):
-        keep, gone = _split(stmt, used - direct)
+        keep, gone = _split(stmt, used - direct - handed_on.keys())
+        through = {a.name: t for a in keep if (t := _through(stmt, a, scopes, unit.reexports))}
+        for alias in [a for a in keep if a.name in through]:  # of a file of the project that no longer has it
+            keep.remove(alias)
+            gone.append(alias)
+            if binds(stmt, alias) in used - direct:
+                straight.append(_import_line(through[alias.name], binds(stmt, alias)))
+                left.append(through[alias.name])
+                kept.add((binds(stmt, alias), alias.name))
         for alias in keep:
             if leads_to_torch(stmt, alias):
                 left.append(alias.name if isinstance(stmt, ast.Import) else f"{stmt.module}.{alias.name}")
@@ -70,9 +90,13 @@ def fix_imports(text: str, layers: Iterable[str], unit: Unit, layer_module: str 
         if not gone:
             continue
         edits.append(_shrink(tree, stmt, keep))
+        if not keep:
+            removed[stmt] = len(edits) - 1
         if anchor is None and isinstance(tree.parents[stmt], ast.Module):
             anchor = len(edits) - 1
-    wanted, brought = _wanted(tree, scopes, free, direct, layer_module)
+    _close_up(tree, removed, edits)
+    wanted, brought = _wanted(tree, scopes, free, direct, layer_module, handed_on)
+    wanted += straight
     block = tree.newline.join(wanted)
     if block:
         edits = _place(tree, edits, anchor, block)
@@ -131,21 +155,41 @@ def _same_inside(scope: Scope, name: str) -> bool:
 
 
 def _wanted(
-    tree: Tree, scopes: Scopes, free: Mapping[str, int], direct: set[str], layer_module: str
+    tree: Tree,
+    scopes: Scopes,
+    free: Mapping[str, int],
+    direct: set[str],
+    layer_module: str,
+    handed_on: Mapping[str, str],
 ) -> tuple[list[str], set[str]]:
     """The lines of new imports, and the names that they bring."""
     bound = {n for s in scopes.of.values() if s.kind != "class" for n in s.bindings if not _same_inside(s, n)}
     plain = [n for n in ORDER if n in free and n not in bound]
     lines = [KNOWN[n] for n in plain]
     brought = {*plain, *direct}
-    if direct:
-        lines.append(f"from {layer_module} import {', '.join(sorted(direct, key=lambda n: (not n[0].isupper(), n)))}")
+    names = direct | {n if n == layer else f"{layer} as {n}" for n, layer in handed_on.items()}
+    if names:
+        lines.append(f"from {layer_module} import {', '.join(sorted(names, key=lambda n: (not n[0].isupper(), n)))}")
     if "nnx_layers" in free and "nnx_layers" not in bound:
         brought.add("nnx_layers")
         dots = layer_module[: len(layer_module) - len(layer_module.lstrip("."))]
         package = dots or layer_module.rpartition(".")[0]
         lines.append(f"from {package} import nnx_layers" if package else "import nnx_layers")
     return [w for line in lines for w in _wrap(line)], brought
+
+
+def _through(stmt: ast.Import | ast.ImportFrom, alias: ast.alias, scopes: Scopes, reexports: Mapping[str, str]) -> str:
+    """The name of torch that `alias` brings from another file of the project, "" when it does not."""
+    if isinstance(stmt, ast.Import) or not reexports:
+        return ""
+    return reexports.get(f"{scopes.absolute(stmt)}.{alias.name}", "")
+
+
+def _import_line(dotted: str, name: str) -> str:
+    """The import of a name of torch as `name`."""
+    head, _, tail = dotted.rpartition(".")
+    bound = "" if tail == name else f" as {name}"
+    return f"from {head} import {tail}{bound}" if head else f"import {dotted}{bound}"
 
 
 def _wrap(line: str, width: int = 119) -> list[str]:
@@ -193,6 +237,18 @@ def _shrink(tree: Tree, stmt: ast.Import | ast.ImportFrom, keep: Sequence[ast.al
         head = "import " if isinstance(stmt, ast.Import) else f"from {'.' * stmt.level}{stmt.module or ''} import "
         return start, end, head + names
     return start, end, ""
+
+
+def _close_up(tree: Tree, removed: Mapping[ast.stmt, int], edits: list[tuple[int, int, str]]) -> None:
+    """Take removed imports out with their line where other statements stay in their block: it needs no `pass` then."""
+    for stmt, at in removed.items():
+        owner = tree.parents[stmt]
+        blocks = [getattr(owner, name, None) for name in ("body", "orelse", "finalbody")]
+        block = next((b for b in blocks if isinstance(b, list) and stmt in b), [])
+        start, end, text = edits[at]
+        line = tree.line_starts[tree.position(start)[0] - 1]
+        if any(s not in removed for s in block) and not tree.text[line:start].strip():
+            edits[at] = (line, end, text)
 
 
 def _place(tree: Tree, edits: list[tuple[int, int, str]], anchor: int | None, block: str) -> list[tuple[int, int, str]]:
