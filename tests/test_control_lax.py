@@ -57,6 +57,10 @@ REWRITTEN = {
         "if x.mean() > 0:\n    t = x * 2.0\n    x = t + 1\n    n = x - 1\nelse:\n    x = x / 3\n    n = x\nreturn x, n",
         "x, n = jax.lax.cond(jnp.mean(x) > 0, if_true, if_false, x)",
     ),
+    "another name in the other branch": (
+        "if x.sum() > 3:\n    x = x * 2\nelse:\n    t = y\nreturn x",
+        "x = jax.lax.cond(jnp.sum(x) > 3, if_true, if_false, x)",
+    ),
     "return": ("if x.sum() > 0:\n    return x * 2\nreturn -x", "return jnp.where(jnp.sum(x) > 0, x * 2, -x)"),
     "return and else": (
         "if x.sum() > 0:\n    return torch.exp(x)\nelse:\n    return torch.sin(x)",

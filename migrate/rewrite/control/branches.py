@@ -150,7 +150,7 @@ def _assigns(
         return
     if any(body.reads & names - env.keys() for body in (yes, no)):
         return
-    if len(results) == 1 and all(len(side) <= 1 for side in sides):
+    if len(results) == 1 and len(names) == 1 and all(len(side) <= 1 for side in sides):
         form = _form(terms[0])
         plan.lines[stmt] = lambda w: [f"{results[0]} = {_one_line(w, form, test, sides, results[0])}"]
         _settle(plan, stmt, stmt.test, form)
