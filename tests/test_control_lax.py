@@ -147,6 +147,14 @@ def test_what_is_not_proved_stays_and_is_reported(name: str) -> None:
     assert any(f.code == "JM141" for f in outcome.findings)
 
 
+def test_booleans_do_not_become_integers() -> None:
+    """jnp.where would make int32 of a boolean branch beside relu, without a word; lax.cond compares the types."""
+    after = convert(function("if (x > 0).any():\n    z = x\nelse:\n    z = torch.relu(x)\nreturn z")).after
+    assert "jnp.where" not in after
+    with pytest.raises(TypeError):
+        load(after).f(jnp.array([True]), jnp.array([True]))
+
+
 def test_a_while_loop_that_is_differentiated_stays() -> None:
     body = function("while x.norm() > 1:\n    x = x / 2\nreturn x")
     outcome = convert(body + "\n\ndef g(x: torch.Tensor):\n    f(x, x).sum().backward()\n")

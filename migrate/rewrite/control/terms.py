@@ -213,6 +213,8 @@ class Prover:
             return None
         real = self._with_number(first.dtype, "float")
         if len(terms) == 1:
+            if name == "relu":  # JAX makes integers of booleans
+                return replace(first, dtype=self._with_number(first.dtype, "int"))
             if name in SAME:
                 return first
             if name in SMOOTH | STEEP:
@@ -227,7 +229,7 @@ class Prover:
             return self._joined(*terms)
         if name in ("clamp", "clip") and all(t.number for t in terms[1:]):
             whole = all(t.dtype == "int" for t in terms[1:])
-            return first if whole or real == first.dtype else None
+            return replace(first, dtype=self._with_number(first.dtype, "int")) if whole or real == first.dtype else None
         if name == "where" and len(terms) == 3:
             both = self._joined(terms[1], terms[2])
             fits = both is not None and not both.number and terms[0].shape in (SCALAR, both.shape)
