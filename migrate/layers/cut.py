@@ -51,6 +51,7 @@ _ORDER = (
     "vision",
     "parallel",
     "checkpoint",
+    "autograd",
     "optim",
 )
 _NATIVE = "native"  # the second dialect's definitions, in place of those of the same name

@@ -54,6 +54,9 @@ _TENSOR_ATTRIBUTES: Mapping[str, Kind] = {
 _OF_DISTRIBUTIONS = frozenset(("mean", "variance", "stddev", "probs", "logits", "loc", "scale", "rate", "low", "high"))
 
 
+_CONTEXT = {"saved_tensors": Kind("tuple", "*", (TENSOR,)), "needs_input_grad": Kind("tuple", "*", (BOOL,))}
+
+
 class Evaluator(Calls):
     """Evaluates expressions of one function or module body against an environment, recording each kind."""
 
@@ -159,7 +162,11 @@ class Evaluator(Calls):
             return TENSOR.because("of a distribution") if name in _OF_DISTRIBUTIONS else UNKNOWN
         if base.tag == "device":
             return {"type": STR, "index": INT}.get(name, UNKNOWN)
+        if base.tag == "Context":
+            return _CONTEXT.get(name, UNKNOWN)
         if base.tag == "Class" and isinstance(base.facts, ClassFacts):
+            if name == "apply" and base.facts.is_function:
+                return Kind("Autograd", facts=base.facts)
             found = base.facts.attribute(name)
             return found or UNKNOWN
         return UNKNOWN

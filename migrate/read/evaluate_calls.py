@@ -97,6 +97,8 @@ class Calls:
             return self._builtin(dotted[9:], node, args, env)
         if isinstance(func.facts, FunctionFacts):
             return self.flow.call(func.facts, node, args, keywords)
+        if func.tag == "Autograd" and isinstance(func.facts, ClassFacts):
+            return self.flow.apply(func.facts, node, args)
         if func.tag == "Class":
             return self._construct(func, node, args, keywords)
         if dotted:

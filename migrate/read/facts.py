@@ -109,6 +109,11 @@ class ClassFacts:
         """The torch layer that it extends (`torch.nn.Conv2d`), "" when only nn.Module."""
         return next((b for b in self.torch_bases() if b.startswith("torch.nn.") and b != "torch.nn.Module"), "")
 
+    @property
+    def is_function(self) -> bool:
+        """Whether this is a torch.autograd.Function."""
+        return any(b.startswith("torch.autograd.") and b.endswith(".Function") for b in self.torch_bases())
+
     def method(self, name: str) -> FunctionFacts | None:
         for cls in self.lineage():
             if name in cls.methods:

@@ -16,6 +16,8 @@ from .kinds import (
     kind_of_annotation,
 )
 
+CONTEXT = Kind("Context", why="first parameter of an autograd.Function")
+
 
 class Parameters(Frame):
     """Kinds of parameters and of results of project functions."""
@@ -25,6 +27,17 @@ class Parameters(Frame):
         if callee.returns.known and callee.returns.tag != "None":
             return callee.returns
         return _through(callee, node, args, keywords) or callee.returns
+
+    def apply(self, cls: ClassFacts, node: ast.Call, args: list[Kind]) -> Kind:
+        """`F.apply(x)` of an autograd.Function: its `forward` takes a context before the arguments."""
+        forward = cls.method("forward")
+        if forward is None:
+            return UNKNOWN
+        names = [a.arg for a in forward.node.args.args]
+        names = names if cls.method("setup_context") is not None else names[1:]
+        for name, kind in zip(names, args, strict=False):
+            forward.saw(name, kind, self.unit)
+        return forward.returns if forward.returns.known else TENSOR.because("result of an autograd.Function")
 
     def record_arguments(
         self, callee: FunctionFacts, node: ast.Call, args: list[Kind], keywords: dict[str, Kind]
@@ -49,7 +62,11 @@ class Parameters(Frame):
             a.arg: d for a, d in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True) if d is not None
         }
         is_method = facts.owner is not None and not _is_static(node)
+        function = facts.owner is not None and facts.owner.is_function
         for index, arg in enumerate([*args, *node.args.kwonlyargs]):
+            if function and (arg.arg == "ctx" or facts.name == "backward"):
+                env[arg.arg] = CONTEXT if index == 0 else TENSOR.because("gradient of an output")
+                continue
             if index == 0 and is_method and facts.owner is not None:
                 env[arg.arg] = self._self_kind(facts.owner, node)
                 continue
@@ -96,7 +113,7 @@ class Parameters(Frame):
 def _is_forward(facts: FunctionFacts) -> bool:
     return (
         facts.owner is not None
-        and facts.owner.is_module
+        and (facts.owner.is_module or facts.owner.is_function)
         and (
             facts.name in ("forward", "__call__")
             or facts.name.startswith("forward_")

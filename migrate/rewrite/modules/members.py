@@ -199,6 +199,7 @@ def _registration(plan: Plan, node: ast.Call) -> None:
             return
         lasting = persistent is None or bool(persistent.value)
         wrapper = plan.layer("Buffer" if lasting else "NonPersistentBuffer")
+    assert stmt is not None
     _assign(plan, node, stmt, func.value, name, value, wrapper)
     plan.found("JM001", node, dotted, f"{func.attr} -> an attribute{f' ({wrapper})' if wrapper else ''}")
 
