@@ -13,6 +13,7 @@ import argparse
 import concurrent.futures
 import itertools
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -84,6 +85,7 @@ def prepare(package: str, programs: list[dict[str, Any]], listed: dict[str, Any]
     """Lay the programs of a package out in `folder/src` and convert them into `folder/out`, all in one run."""
     names = (package, *listed["together"].get(package, ()))
     roots = [folder / "entries", *(measure.package(name, listed["packages"][name]) for name in names)]
+    shutil.rmtree(folder, ignore_errors=True)
     source, output = folder / "src", folder / "out"
     for path in (source, folder / "entries"):
         path.mkdir(parents=True, exist_ok=True)

@@ -13,6 +13,17 @@ class NonPersistentBuffer(Buffer):
     """Array that `__init__` makes anew: neither trained nor saved."""
 
 
+class Frozen(nnx.Variable):
+    """Parameter that is not trained."""
+
+
+def freeze(what):
+    """Stop the training of a parameter, or of all parameters of a module, also where they are shared."""
+    variables = [what] if isinstance(what, nnx.Variable) else [variable for _, variable in named_parameters(what)]
+    for variable in variables:
+        object.__setattr__(variable, "__class__", Frozen)
+
+
 class Identity(nnx.Module):
     """Returns its input, whatever it is built with."""
 
@@ -257,7 +268,7 @@ def named_variables(module, prefix=""):
     A shared Variable comes under each of its names. Random streams are left out.
     """
     own = [(name, value) for name, value in _attributes(module) if isinstance(value, nnx.Variable)]
-    for name, variable in sorted(own, key=lambda pair: not isinstance(pair[1], nnx.Param)):
+    for name, variable in sorted(own, key=lambda pair: not isinstance(pair[1], (nnx.Param, Frozen))):
         yield prefix + name, variable
     for name, value in _attributes(module):
         if isinstance(value, nnx.Module):
@@ -271,10 +282,10 @@ def is_training(module):
 
 
 def named_parameters(module):
-    """Yield (dotted name, nnx.Param), a shared one only under its first name."""
+    """Yield (dotted name, parameter), a shared one only under its first name."""
     seen = set()
     for name, variable in named_variables(module):
-        if isinstance(variable, nnx.Param) and id(variable) not in seen:
+        if isinstance(variable, (nnx.Param, Frozen)) and id(variable) not in seen:
             seen.add(id(variable))
             yield name, variable
 
@@ -283,7 +294,7 @@ def named_buffers(module):
     """Yield (dotted name, Variable) for what is not a parameter: buffers and running statistics."""
     seen = set()
     for name, variable in named_variables(module):
-        if not isinstance(variable, nnx.Param) and id(variable) not in seen:
+        if not isinstance(variable, (nnx.Param, Frozen)) and id(variable) not in seen:
             seen.add(id(variable))
             yield name, variable
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..plan import Plan
 from .classes import plan_classes
+from .freezing import plan_freezing
 from .initialise import plan_initialisation
 from .members import plan_members
 from .variables import plan_variables
@@ -12,6 +13,7 @@ from .variables import plan_variables
 def plan_modules(plan: Plan) -> None:
     """Everything about the structure of nn.Module classes and what they hold."""
     plan_classes(plan)
+    plan_freezing(plan)
     plan_initialisation(plan)
     plan_members(plan)
     plan_variables(plan)
