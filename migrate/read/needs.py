@@ -24,6 +24,7 @@ from .source import hidden
 from .unit import Unit
 
 Draw = Literal["", "build", "draw"]
+COPY = "copy.deepcopy"
 
 
 @dataclass(eq=False)
@@ -52,6 +53,7 @@ class Needs:
     seeders: set[FunctionFacts] = field(default_factory=set)
     roots: set[FunctionFacts] = field(default_factory=set)
     sites: dict[ast.Call, Site] = field(default_factory=dict)
+    copies: set[ast.Call] = field(default_factory=set)
     native: Native = TORCH_LAYERS
 
     def takes_rngs(self, facts: ClassFacts) -> bool:
@@ -82,6 +84,7 @@ def find_needs(project: Project, book: RuleBook, native: Native = TORCH_LAYERS) 
         _scan(unit, needs, book, catalogue, called_from)
     _seeders(needs)
     _initial(project, needs)
+    _copies(needs)
     _layer_subclasses(project, needs, book, catalogue)
     _propagate(project, needs, called_from)
     return needs
@@ -122,6 +125,18 @@ def _asks_dropout(node: ast.Call | None) -> bool:
         return False
     rates = [k.value for k in node.keywords if k.arg in ("dropout_p", "p")] or node.args[4:5]
     return any(not (isinstance(r, ast.Constant) and not r.value) for r in rates)
+
+
+def _copies(needs: Needs) -> None:
+    """Deep copies of modules: those made while a model is built need random streams of their own."""
+    for call, site in list(needs.sites.items()):
+        if site.unit.resolve(call.func) != COPY:
+            continue
+        home = site.home
+        if home is not None and (home in needs.initial or returns_module(home)):
+            needs.copies.add(call)
+        else:
+            del needs.sites[call]
 
 
 def _layer_subclasses(project: Project, needs: Needs, book: RuleBook, catalogue: Mapping[str, Layer]) -> None:
@@ -195,6 +210,10 @@ def _site(
     catalogue: Mapping[str, Layer],
 ) -> Site | None:
     func = unit.kind(node.func)
+    if dotted == COPY:
+        copied = unit.kind(node.args[0]) if node.args else None
+        plain = copied is not None and copied.tag == "Module" and copied.name != "plain"
+        return Site(unit, node, home, None, "build") if plain else None
     if func.tag == "Class":
         if isinstance(func.facts, ClassFacts):
             return Site(unit, node, home, func.facts)

@@ -33,6 +33,12 @@ def _construction(plan: Plan, node: ast.Call) -> None:
         _list(plan, node, dotted)
     elif dotted in ("torch.nn.Sequential", "torch.nn.ModuleDict", "torch.nn.ParameterDict"):
         _rename(plan, node, dotted, plan.layer(dotted.rpartition(".")[2]))
+    elif node in plan.needs.copies:
+        tree = plan.unit.tree
+        plan.point(node, tree.start(node.func), tree.end(node.func), plan.layer("clone_module"))
+        plan.taken.update((node, node.func))
+        plan.rngs_calls.append(node)
+        plan.found("JM002", node, dotted or "", "a copy of a module gets random streams of its own")
     elif dotted == "torch.nn.Module" and not node.args and not node.keywords:
         _rename(plan, node, dotted, "nnx.Module")
     elif dotted in ("torch.nn.Parameter", "torch.nn.Buffer"):
