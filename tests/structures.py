@@ -600,6 +600,19 @@ class Net(nn.Module):
     def forward(self, x):
         return self.a(x)
 """,
+    "freeze": """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(4, 4); self.b = nn.Linear(4, 4)
+        self.a.weight.requires_grad = False
+        self.a.requires_grad_(False)
+        for name, p in self.named_parameters():
+            if "a." in name:
+                p.requires_grad_(False)
+    def forward(self, x):
+        return self.b(self.a(x))
+""",
 }
 
 # What is left, and the code that says so.
@@ -666,22 +679,6 @@ class Net(nn.Module):
         self.a.register_forward_hook(lambda m, i, o: o * 3)
     def forward(self, x):
         return self.a(x)
-""",
-    ),
-    "freeze": (
-        "JM208",
-        """
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.a = nn.Linear(4, 4); self.b = nn.Linear(4, 4)
-        self.a.weight.requires_grad = False
-        self.a.requires_grad_(False)
-        for name, p in self.named_parameters():
-            if "a." in name:
-                p.requires_grad_(False)
-    def forward(self, x):
-        return self.b(self.a(x))
 """,
     ),
     "init_as_value": (

@@ -18,12 +18,12 @@ def plan_freezing(plan: Plan) -> None:
             if _is_false(stmt.value) and plan.unit.kind(target.value).tag == "Variable":
                 _freeze(plan, stmt, target, target.value)
     for call in tree.all(ast.Call):
-        func, stmt = call.func, tree.parents.get(call)
+        func, line = call.func, tree.parents.get(call)
         off = len(call.args) + len(call.keywords) == 1 and _is_false((*call.args, *(k.value for k in call.keywords))[0])
-        if isinstance(func, ast.Attribute) and func.attr == "requires_grad_" and isinstance(stmt, ast.Expr) and off:
+        if isinstance(func, ast.Attribute) and func.attr == "requires_grad_" and isinstance(line, ast.Expr) and off:
             kind = plan.unit.kind(func.value)
             if kind.tag == "Variable" or (kind.tag == "Module" and kind.name not in ("plain", "super")):
-                _freeze(plan, stmt, call, func.value)
+                _freeze(plan, line, call, func.value)
 
 
 def _is_false(node: ast.expr) -> bool:
