@@ -11,7 +11,7 @@ JOBS ?= 2
 export JAX_PLATFORMS ?= cpu
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test lint pytest cases golden oracle-ops oracle-modules oracle public fuzz wild bench docs venv clean
+.PHONY: help demo test lint pytest cases golden oracle-ops oracle-modules oracle public fuzz wild bench fuzz-parser docs venv clean
 
 help:
 	@echo "make demo        convert a program of corpus/, show the diff, compare both programs (DEMO=file)"
@@ -26,6 +26,7 @@ help:
 	@echo "make public      whole public packages: every file parses, keeps its comments, converts once"
 	@echo "make fuzz        random tensor programs, converted and compared: equal or reported"
 	@echo "make bench       lines converted in a second"
+	@echo "make fuzz-parser the standard library and site-packages through the tool: no crash, nothing touched"
 	@echo "make docs        docs/rules/, docs/codes.md and docs/sharp-bits.md"
 
 demo: $(READY)
@@ -71,6 +72,9 @@ fuzz: $(READY)
 
 bench: $(READY)
 	$(BIN)/python bench/throughput.py
+
+fuzz-parser: $(READY)
+	$(BIN)/python tests/fuzz/parser.py
 
 docs: $(READY)
 	$(BIN)/python tools/write_docs.py

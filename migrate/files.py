@@ -115,6 +115,12 @@ def _mentions_torch(path: Path) -> bool:
         return False
 
 
+def check_paths(paths: Iterable[Path]) -> None:
+    """Raises InputError for a path that does not exist, or that leads nowhere."""
+    for path in paths:
+        _mode(path)
+
+
 def read_all(inputs: Iterable[Input], *, in_place: bool = True) -> Reading:
     """Read every input. One that is no text raises InputError if it was named itself, else it is a failed outcome.
 

@@ -85,6 +85,8 @@ def plan(run: Run, inputs: Sequence[Input], where: Place) -> list[Write]:
         if target in writes:
             raise OutputError(f"{target}: two inputs would be written there")
         check_target(target)
+        if where.output is None and not item.named and not target.is_relative_to(item.root.resolve()):
+            raise OutputError(f"{item.path}: a link to {target}, outside of the folder; convert that by its own name")
         writes[target] = Write(target, _data(outcome, item), like=item.path)
     return list(writes.values())
 
@@ -101,6 +103,8 @@ def check_target(path: Path) -> None:
         if parent.exists():
             if not parent.is_dir():
                 raise OutputError(f"{path}: {parent} is a file, not a folder")
+            if not os.access(parent, os.W_OK):
+                raise OutputError(f"{path}: permission denied")
             break
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .config import X64, ControlFlow, ExitCode, FailOn, LayerStyle, Settings, load_settings
-from .files import STDIN, Input, InputError, Reading, decode_outcome, find_inputs, read_all
+from .files import STDIN, Input, InputError, Reading, check_paths, decode_outcome, find_inputs, read_all
 from .gate import skipped, wants_conversion
 from .read.source import Source
 from .report.findings import Outcome, Run
@@ -76,6 +76,8 @@ def convert_paths(
     """Read what `paths` name and convert it. `without` is a folder of earlier output that is no input; what a review
     refused in `decisions` is kept as it is. Raises InputError, ConfigError, RuleError."""
     stdin = is_stdin(paths)
+    if not stdin:
+        check_paths(map(Path, paths))
     settings = settings_for(Path.cwd() if stdin else Path(paths[0]), options)
     inputs: tuple[Input, ...] = ()
     if not stdin:
