@@ -34,7 +34,7 @@ def cases(file: str) -> list[Any]:
     return [
         pytest.param(before, after, id=before)
         for name, row in rows.items()
-        if not name.endswith("SequentialLR")  # its case has names of its own
+        if not name.endswith(("SequentialLR", "ChainedScheduler", "ReduceLROnPlateau"))  # tests of their own
         for before, after in row.get("cases", [])
         if not after.startswith("JM")
     ]
@@ -176,3 +176,13 @@ def test_sequential() -> None:
         }
         schedule = eval(after, {"optax": optax, "jnp": jnp} | parts)
         np.testing.assert_allclose([float(schedule(t)) for t in range(40)], theirs, rtol=0, atol=1e-7)
+
+
+def test_plateau() -> None:
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=LR)
+    theirs = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, "min", factor=0.5, patience=2)
+    ours = optim.ReduceLROnPlateau(0.1, mode="min", factor=0.5, patience=2)
+    for metric in np.abs(np.sin(np.arange(40.0))) + 1:
+        theirs.step(metric)
+        assert ours.step(metric) == pytest.approx(optimizer.param_groups[0]["lr"])
+    assert ours.lr < 0.01

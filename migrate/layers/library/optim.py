@@ -262,34 +262,90 @@ def cosine_annealing_schedule(init_value, T_max, eta_min=0.0):
     return lambda step: eta_min + (init_value - eta_min) * (1 + jnp.cos(jnp.pi * step / T_max)) / 2
 
 
+def warm_restarts_schedule(init_value, T_0, T_mult=1, eta_min=0.0):
+    """CosineAnnealingWarmRestarts: cosine periods of T_0, T_0 * T_mult, T_0 * T_mult**2, … steps."""
+
+    def schedule(step):
+        if T_mult == 1:
+            share = step % T_0 / T_0
+        else:  # half a step more keeps the logarithm away from the ends of periods
+            n = jnp.floor(jnp.log((step + 0.5) * (T_mult - 1) / T_0 + 1) / math.log(T_mult))
+            share = (step - T_0 * (T_mult**n - 1) / (T_mult - 1)) / (T_0 * T_mult**n)
+        return eta_min + (init_value - eta_min) * (1 + jnp.cos(jnp.pi * share)) / 2
+
+    return schedule
+
+
 def one_cycle_schedule(
     max_lr, total_steps, pct_start=0.3, anneal_strategy="cos", div_factor=25.0, final_div_factor=1e4
 ):
     """OneCycleLR: up from max_lr / div_factor to max_lr, then down to the first value / final_div_factor."""
-    first, top = max_lr / div_factor, pct_start * total_steps - 1
+    first = max_lr / div_factor
+    return one_cycle(first, max_lr, first / final_div_factor, total_steps, pct_start, anneal_strategy)
+
+
+def one_cycle(first, top, last, total_steps, pct_start=0.3, anneal_strategy="cos"):
+    """From the first value to the top in pct_start of the steps, and to the last in the rest."""
+    turn = pct_start * total_steps - 1
 
     def between(start, end, share):
         share = share if anneal_strategy == "linear" else (1 - jnp.cos(jnp.pi * share)) / 2
         return start + (end - start) * share
 
     def schedule(step):
-        up = between(first, max_lr, step / top)
-        down = between(max_lr, first / final_div_factor, (step - top) / (total_steps - 1 - top))
-        return jnp.where(step <= top, up, down)
+        up = between(first, top, step / turn)
+        down = between(top, last, (step - turn) / (total_steps - 1 - turn))
+        return jnp.where(step <= turn, up, down)
 
     return schedule
 
 
-def cyclic_schedule(base_lr, max_lr, step_size_up=2000, step_size_down=None):
-    """CyclicLR in its triangular mode."""
+def cyclic_schedule(base_lr, max_lr, step_size_up=2000, step_size_down=None, mode="triangular", gamma=1.0):
+    """CyclicLR: a triangle between two rates, of constant height, halved each cycle, or times gamma**step."""
     total = step_size_up + (step_size_up if step_size_down is None else step_size_down)
     turn = step_size_up / total
 
     def schedule(step):
-        x = step / total - jnp.floor(step / total)
-        return base_lr + (max_lr - base_lr) * jnp.where(x <= turn, x / turn, (1 - x) / (1 - turn))
+        cycle = jnp.floor(step / total)
+        x = step / total - cycle
+        height = 0.5**cycle if mode == "triangular2" else gamma**step if mode == "exp_range" else 1.0
+        return base_lr + (max_lr - base_lr) * height * jnp.where(x <= turn, x / turn, (1 - x) / (1 - turn))
 
     return schedule
+
+
+def multiplicative_schedule(init_value, factor):
+    """MultiplicativeLR: each step times factor(step). For a step that is a Python number, outside of jit."""
+    return lambda step: init_value * math.prod(factor(t) for t in range(1, int(step) + 1))
+
+
+class LRScheduler:
+    """Sets the learning rate of an nnx.Optimizer over optax.inject_hyperparams, as a schedule or a plateau has it."""
+
+    def __init__(self, optimizer, schedule):
+        self.optimizer, self.schedule, self.last_epoch = optimizer, schedule, 0
+        if not isinstance(schedule, ReduceLROnPlateau):
+            self._set(schedule(0))
+
+    def step(self, *metric):
+        """Go to the next rate: by the count, or by the metric of an epoch."""
+        self.last_epoch += 1
+        self._set(self.schedule.step(*metric) if metric else self.schedule(self.last_epoch))
+
+    def get_last_lr(self):
+        return [self.optimizer.opt_state.hyperparams["learning_rate"].item()]
+
+    def state_dict(self):
+        state = {"last_epoch": self.last_epoch, "lr": self.get_last_lr()[0]}
+        return state | ({"plateau": vars(self.schedule)} if isinstance(self.schedule, ReduceLROnPlateau) else {})
+
+    def load_state_dict(self, state):
+        self.last_epoch = state["last_epoch"]
+        vars(self.schedule).update(state.get("plateau", {}))
+        self._set(state["lr"])
+
+    def _set(self, rate):
+        self.optimizer.opt_state.hyperparams["learning_rate"][...] = jnp.asarray(rate, jnp.float32)
 
 
 class ReduceLROnPlateau:

@@ -8,17 +8,18 @@ from collections.abc import Sequence
 from ..plan import Plan, Whole
 from ..writer import Writer
 from .gradients import plan_gradient
+from .handrates import HandRate, find_hand_rates, plan_hand_rates
 from .idle import is_idle, plan_idle
 from .jitting import plan_jits
 from .loops import fresh, parameters_text, plan_routine
 from .methods import plan_freezing, plan_methods
 from .modes import plan_modes
 from .optimizers import OptimizerCall, Optimizers, find_optimizers
-from .rates import injected, plan_schedule, schedule_text, settings_text
+from .rates import injected, plan_schedule, plan_scheduler_methods, schedule_text, settings_text
 from .reader import Reader
 from .roles import NotPlain, function_of, is_optimizer
 from .scaling import plan_scaling
-from .schedules import Schedule, find_schedules
+from .schedules import Schedule, find_schedules, same_rate
 from .states import plan_states, state_calls
 from .steps import Routine, Update, backward_calls
 from .text import wrapped
@@ -32,10 +33,11 @@ def plan_training(plan: Plan) -> None:
     routines, failed = _routines(plan, optimizers)
     updates = [u for r in routines for u in r.updates]
     schedules = find_schedules(plan, optimizers, updates)
+    rates = find_hand_rates(plan, optimizers)
     explicit: dict[int, tuple[str, str] | None] = {}
     for made in optimizers.calls:
-        schedule = next((s for s in schedules if s.made is made), None)
-        explicit[id(made)] = _optimizer(plan, optimizers, made, routines, schedule)
+        schedule = next((s for s in schedules if s.made is made and not s.part), None)
+        explicit[id(made)] = _optimizer(plan, optimizers, made, routines, schedule, schedules, rates)
     names = {u.stmt: explicit.get(id(u.made)) for u in updates if u.made is not None}
     jits = plan_jits(plan, routines, names)
     for routine in routines:
@@ -47,6 +49,8 @@ def plan_training(plan: Plan) -> None:
     plan_modes(plan, routines)
     plan_methods(plan)
     plan_freezing(plan)
+    plan_scheduler_methods(plan, schedules)
+    plan_hand_rates(plan, rates, explicit, bool(failed))
     plan_states(plan, optimizers, explicit, bool(failed))
     _leave(plan, failed)
     _other_uses(plan, updates, failed)
@@ -84,7 +88,13 @@ def _routines(plan: Plan, optimizers: Optimizers) -> tuple[list[Routine], dict[a
 
 
 def _optimizer(
-    plan: Plan, optimizers: Optimizers, made: OptimizerCall, routines: list[Routine], schedule: Schedule | None
+    plan: Plan,
+    optimizers: Optimizers,
+    made: OptimizerCall,
+    routines: list[Routine],
+    schedule: Schedule | None,
+    schedules: Sequence[Schedule],
+    rates: Sequence[HandRate],
 ) -> tuple[str, str] | None:
     """Write one construction. Returns the names of transformation and state where those replace the optimizer."""
     names = None
@@ -93,16 +103,24 @@ def _optimizer(
         plan_idle(plan, made)
         return None
     if not problem:
-        names = _explicit(plan, optimizers, made, routines, [schedule] if schedule is not None else [])
+        mine = [s for s in schedules if s.made is made and not s.shared]
+        set_by_hand = [r for r in rates if r.made is made]
+        names = _explicit(plan, optimizers, made, routines, mine, set_by_hand)
         if made.arrays and names is None:
             problem = "single tensors are only converted together with their training step"
+        foreign = names is None and any(r.made is None and r.stmt is not None for r in rates)
+        injects = bool(set_by_hand) or foreign
+        if schedule is not None and (foreign or any(r.stmt is not None for r in set_by_hand)):
+            problem = "a scheduler and the program both set its rate"
+        if injects and any(not same_rate(g.settings.lr, made.lr) for g in made.groups):
+            problem = "the parameter groups have rates of their own, and the rate is set by hand"
         if made.groups and names is None and not isinstance(plan.unit.tree.parents[made.call], ast.Assign):
             problem = "parameter groups are only converted where the optimizer is assigned to a name"
     if problem:
         plan.found(code, made.call, made.name, f"{made.name}: {problem}", advice=made.advice)
         plan.taken |= set(ast.walk(made.call))
         return None
-    _construct(plan, made, names, schedule)
+    _construct(plan, made, names, schedule, injects=injects)
     return names
 
 
@@ -112,6 +130,7 @@ def _explicit(
     made: OptimizerCall,
     routines: Sequence[Routine],
     schedules: Sequence[Schedule],
+    rates: Sequence[HandRate] = (),
 ) -> tuple[str, str] | None:
     """Names for transformation and state when every use of the optimizer is known and in one scope; else None."""
     unit = plan.unit
@@ -123,8 +142,8 @@ def _explicit(
         return None
     mine = [(r, u) for r in routines for u in r.updates if u.made is made]
     known = {n for r, u in mine for part in (*r.zeros, u.stmt) for n in ast.walk(part)}
-    known |= {n for s in schedules for part in (s.call, *s.reads) for n in ast.walk(part)}
-    known |= {func.value for _, func in state_calls(plan)}
+    known |= {n for s in schedules if not s.shared for part in (s.call, *s.reads) for n in ast.walk(part)}
+    known |= {func.value for _, func in state_calls(plan)} | {r.node.value for r in rates}
     for node in unit.tree.all(ast.Name):
         if node.id == made.target and node is not stmt.targets[0] and node not in known:
             if unit.scope(node).lookup(node.id) is scope and not _lone_zero(plan, node):
@@ -144,17 +163,24 @@ def _lone_zero(plan: Plan, node: ast.Name) -> bool:
     return isinstance(up, ast.Attribute) and up.attr == "zero_grad" and isinstance(tree.statement(node), ast.Expr)
 
 
-def _construct(plan: Plan, made: OptimizerCall, names: tuple[str, str] | None, schedule: Schedule | None) -> None:
+def _construct(
+    plan: Plan,
+    made: OptimizerCall,
+    names: tuple[str, str] | None,
+    schedule: Schedule | None,
+    *,
+    injects: bool,
+) -> None:
     """`tx = …` and its state, or `nnx.Optimizer(model, …, wrt=nnx.Param)`; a schedule per step is the learning rate."""
     assert made.found is not None
     stmt = plan.unit.tree.parents[made.call]
     plan.taken |= {made.call, made.call.func} | _parameter_nodes(plan, made)
     if schedule is None:
-        text = settings_text(plan, made)
+        text = injected(plan, made) if injects else settings_text(plan, made)
     elif schedule.per_step and made.found.takes_schedule:
         text = settings_text(plan, made, schedule.name)
     else:
-        text = injected(plan, made, schedule.name if schedule.per_step else "")
+        text = injected(plan, made, schedule.name if schedule.per_step else "", schedule.cycled)
     params = parameters_text(made.source)
     models = _tuple(made.source.models) if made.source.models else ""
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from ...rulebook.signature import Arguments, bind
+from ..match import Match, choose
 from ..plan import Plan, Whole
 from ..writer import Writer
+from .cycles import Cycled
 from .flow import uses
 from .optimizers import OptimizerCall
-from .schedules import HEAD, Schedule
+from .schedules import COMPOSED, HEAD, Schedule, parts_of
 from .transforms import form_text, optax_text
 
+METHODS = ("step", "get_last_lr", "state_dict", "load_state_dict")
 STARTS_AT_LR = frozenset(
     ("StepLR", "MultiStepLR", "ExponentialLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "PolynomialLR")
 )
@@ -22,15 +26,51 @@ def schedule_text(plan: Plan, schedule: Schedule) -> Callable[[Writer], str]:
     made, found = schedule.made, schedule.found
 
     def build(writer: Writer) -> str:
-        lr = made.lr if isinstance(made.lr, str) else writer.at_level(made.lr, 12)
-        return form_text(plan, found, {"lr": lr}, writer)
+        loose = made.lr if isinstance(made.lr, str) else writer.at_level(made.lr, 12)
+        if schedule.kind in COMPOSED:
+            return _composed(plan, schedule, loose, writer)
+        return form_text(plan, found, {"lr": loose}, writer)
 
     return build
 
 
-def settings_text(plan: Plan, made: OptimizerCall, lr: str = "") -> Callable[[Writer], str]:
+def _composed(plan: Plan, schedule: Schedule, lr: str, writer: Writer) -> str:
+    """SequentialLR joins its parts; ChainedScheduler multiplies their factors."""
+    given = [*schedule.call.args, *(k.value for k in schedule.call.keywords)]
+    listed = next(a for a in given if isinstance(a, (ast.List, ast.Tuple)) and any(not _is_number(e) for e in a.elts))
+    texts = [_part_text(plan, e, lr, writer) for e in listed.elts]
+    if schedule.kind == "SequentialLR":
+        stones = schedule.found.arguments.named["milestones"]
+        return f"optax.join_schedules([{', '.join(texts)}], {writer.at_level(stones, 1)})"
+    product = " * ".join(f"{t if t.isidentifier() else f'({t})'}(count)" for t in texts)
+    return f"lambda count: {product}" + "".join(f" / {lr}" for _ in texts[1:])
+
+
+def _is_number(node: ast.expr) -> bool:
+    return isinstance(node, (ast.Constant, ast.UnaryOp))
+
+
+def _part_text(plan: Plan, node: ast.expr, lr: str, writer: Writer) -> str:
+    if isinstance(node, ast.Name):
+        return node.id
+    assert isinstance(node, ast.Call)
+    row = plan.unit.book.find(plan.unit.resolve(node.func) or "")
+    assert row is not None and row.signature is not None
+    arguments = bind(row.signature, node)
+    assert isinstance(arguments, Arguments)
+    arguments.named.pop("optimizer", None)
+    found = choose(row, row.signature, arguments, plan.unit)
+    assert isinstance(found, Match)
+    return form_text(plan, found, {"lr": lr}, writer)
+
+
+def settings_text(
+    plan: Plan, made: OptimizerCall, lr: str = "", cycled: Cycled | None = None
+) -> Callable[[Writer], str]:
     """The optax transformation of an optimizer; with parameter groups one for each, by labels."""
     assert made.found is not None
+    if cycled is not None:
+        return optax_text(plan, cycled.settings, lr, cycled.setting)
     if not made.groups:
         return optax_text(plan, made.found, lr)
     spelled = plan.layer("label_parameters")
@@ -45,16 +85,23 @@ def settings_text(plan: Plan, made: OptimizerCall, lr: str = "") -> Callable[[Wr
     return build
 
 
-def injected(plan: Plan, made: OptimizerCall, schedule: str = "") -> Callable[[Writer], str]:
+def injected(
+    plan: Plan, made: OptimizerCall, schedule: str = "", cycled: Cycled | None = None
+) -> Callable[[Writer], str]:
     """The transformation with its learning rate in the state, where it can be set; or as `schedule` has it."""
 
     def build(writer: Writer) -> str:
         assert made.found is not None
         rate = schedule or (made.lr if isinstance(made.lr, str) else writer.at_level(made.lr, 1))
-        text = settings_text(plan, made, "learning_rate")(writer)
+        text = settings_text(plan, made, "learning_rate", cycled)(writer)
         bare = text.removesuffix("(learning_rate)")
-        inner = bare if bare.replace(".", "").isidentifier() else f"lambda learning_rate: {text}"
-        return f"optax.inject_hyperparams({inner})(learning_rate={rate})"
+        names, values = ["learning_rate"], [f"learning_rate={rate}"]
+        if cycled is not None:
+            names.append(cycled.setting)
+            values.append(f"{cycled.setting}=0.0")
+        plain = bare.replace(".", "").isidentifier() and cycled is None
+        inner = bare if plain else f"lambda {', '.join(names)}: {text}"
+        return f"optax.inject_hyperparams({inner})({', '.join(values)})"
 
     return build
 
@@ -69,6 +116,10 @@ def plan_schedule(plan: Plan, schedule: Schedule, explicit: tuple[str, str] | No
         schedule.dotted,
         f"an optax schedule{': ' + note.text if note else ''}",
     )
+    for part in parts_of(plan.unit, schedule.call):
+        if not isinstance(plan.unit.tree.parents[part], ast.Assign):
+            plan.taken |= {part, part.func}
+            plan.found("JM001", part, plan.unit.resolve(part.func) or "", f"a part of the {schedule.kind}")
     for stmt in schedule.steps:
         plan.taken |= {stmt.value, stmt.value.func}  # type: ignore[attr-defined]
         how = "optax counts the steps" if schedule.per_step else "the rate is set in the optimizer's state"
@@ -77,23 +128,82 @@ def plan_schedule(plan: Plan, schedule: Schedule, explicit: tuple[str, str] | No
         for stmt in schedule.steps:
             plan.lines[stmt] = lambda _: []
         return
+    text = schedule_text(plan, schedule)
+    if schedule.part:
+        plan.lines[schedule.stmt] = lambda writer: [f"{schedule.name} = {text(writer)}"]
+        return
+    if schedule.shared:
+        _plan_shared(plan, schedule, text)
+        return
     if idle:
         _count_only(plan, schedule)
         return
-    text = schedule_text(plan, schedule)
-    counter = _counter(plan, schedule)
-    first = [f"{counter[0]} = 0"] if counter[1] else []
-    start = [] if schedule.dotted.removeprefix(HEAD) in STARTS_AT_LR else [_set_rate(schedule, explicit, "0")]
-    plan.lines[schedule.stmt] = lambda writer: [f"{schedule.name} = {text(writer)}", *first, *start]
-    for stmt in schedule.steps:
-        lines = [*([f"{counter[0]} += 1"] if counter[1] else []), _set_rate(schedule, explicit, counter[0])]
-        plan.lines[stmt] = lambda _, lines=lines: lines  # type: ignore[misc]
+    if schedule.by_metric:
+        plan.lines[schedule.stmt] = lambda writer: [f"{schedule.name} = {text(writer)}"]
+        for stmt in schedule.steps:
+            metric = stmt.value.args[0]  # type: ignore[attr-defined]
+            plan.lines[stmt] = lambda w, metric=metric: [  # type: ignore[misc]
+                _set(schedule, explicit, "learning_rate", f"{schedule.name}.step({w.at_level(metric, 1)})")
+            ]
+    else:
+        _plan_counted(plan, schedule, explicit, text)
     for read in schedule.reads:
         plan.taken |= set(ast.walk(read))
         plan.whole[read] = Whole(lambda _: f"{_rate(schedule, explicit)}.item()", 15)
         plan.found(
             "JM101", read, f"{HEAD}LRScheduler.get_last_lr", "the rate as the optimizer's state holds it, in float32"
         )
+
+
+def _plan_counted(
+    plan: Plan, schedule: Schedule, explicit: tuple[str, str] | None, text: Callable[[Writer], str]
+) -> None:
+    """A count of the scheduler's steps, and at each of them the rate (and the momentum) that belongs to it."""
+    counter = _counter(plan, schedule)
+    first = [f"{counter[0]} = 0"] if counter[1] else []
+    cycled = schedule.cycled
+    other = f"{schedule.name}_{cycled.setting}" if cycled is not None else ""
+
+    def settings(count: str) -> list[str]:
+        lines = [_set(schedule, explicit, "learning_rate", f"{schedule.name}({count})")]
+        if cycled is not None:
+            lines.append(_set(schedule, explicit, cycled.setting, f"{other}({count})"))
+        return lines
+
+    start = [] if schedule.kind in STARTS_AT_LR else settings("0")
+
+    def made(writer: Writer) -> list[str]:
+        more = [f"{other} = {cycled.text(plan, writer)}"] if cycled is not None else []
+        return [f"{schedule.name} = {text(writer)}", *more, *first, *start]
+
+    plan.lines[schedule.stmt] = made
+    for stmt in schedule.steps:
+        lines = [*([f"{counter[0]} += 1"] if counter[1] else []), *settings(counter[0])]
+        plan.lines[stmt] = lambda _, lines=lines: lines  # type: ignore[misc]
+
+
+def _plan_shared(plan: Plan, schedule: Schedule, text: Callable[[Writer], str]) -> None:
+    """The layer library's LRScheduler, an object with torch's methods."""
+    spelled = plan.layer("LRScheduler")
+    target = schedule.made.target
+    plan.whole[schedule.call] = Whole(lambda w: f"{spelled}({target}, {text(w)})", 15, (schedule.call,))
+    plan.taken |= {
+        n for n in ast.walk(schedule.call) if isinstance(n, (ast.Name, ast.Attribute)) and ast.unparse(n) == target
+    }
+
+
+def plan_scheduler_methods(plan: Plan, schedules: Sequence[Schedule]) -> None:
+    """The methods of schedulers that are objects stay as they are."""
+    if not any(s.shared for s in schedules):
+        return
+    for node in plan.unit.tree.all(ast.Call):
+        func = node.func
+        if not isinstance(func, ast.Attribute) or node in plan.taken or func.attr not in METHODS:
+            continue
+        named = any(s.shared and ast.unparse(func.value) == s.name for s in schedules)
+        if plan.unit.kind(func.value).tag == "Scheduler" or named:
+            plan.taken |= {node, func}
+            plan.found("JM001", node, f"{HEAD}LRScheduler.{func.attr}", "the same of the layer library's LRScheduler")
 
 
 def _count_only(plan: Plan, schedule: Schedule) -> None:
@@ -113,10 +223,11 @@ def _rate(schedule: Schedule, explicit: tuple[str, str] | None) -> str:
     return f'{state}.hyperparams["learning_rate"]'
 
 
-def _set_rate(schedule: Schedule, explicit: tuple[str, str] | None, count: str) -> str:
+def _set(schedule: Schedule, explicit: tuple[str, str] | None, name: str, value: str) -> str:
+    state = explicit[1] if explicit else f"{schedule.made.target}.opt_state"
     if explicit:
-        return f"{_rate(schedule, explicit)} = jnp.asarray({schedule.name}({count}), jnp.float32)"
-    return f"{_rate(schedule, explicit)}[...] = {schedule.name}({count})"
+        return f'{state}.hyperparams["{name}"] = jnp.asarray({value}, jnp.float32)'
+    return f'{state}.hyperparams["{name}"][...] = {value}'
 
 
 def _counter(plan: Plan, schedule: Schedule) -> tuple[str, bool]:

@@ -66,11 +66,13 @@ def _flag(node: ast.expr | None) -> bool:
     return node is not None and literal(ast.unparse(node)) is not False
 
 
-def optax_text(plan: Plan, found: Transform, lr: str = "") -> Callable[[Writer], str]:
-    """Builds the optax expression, with `lr` in the place of the learning rate ("": the argument's own text)."""
+def optax_text(plan: Plan, found: Transform, lr: str = "", cycled: str = "") -> Callable[[Writer], str]:
+    """Builds the optax expression, with `lr` in the place of the learning rate ("": the argument's own text), and the
+    name `cycled` in the place of the momentum."""
+    given = ({"lr": lr} if lr else {}) | ({"betas:0" if cycled == "b1" else cycled: cycled} if cycled else {})
 
     def build(writer: Writer) -> str:
-        core = form_text(plan, found.match, {"lr": lr} if lr else {}, writer)
+        core = form_text(plan, found.match, given, writer)
         first = ["optax.scale(-1.0)"] if found.maximize else []
         if found.decay is not None:
             first.append(f"optax.add_decayed_weights({writer.at_level(found.decay, 1)})")
@@ -98,6 +100,8 @@ def _spelled(plan: Plan, name: str) -> str:
 def _hole(hole: Hole, found: Match, given: Mapping[str, str], writer: Writer) -> str:
     if hole.name in given:
         return given[hole.name]
+    if f"{hole.name}:{hole.filter}" in given:
+        return given[f"{hole.name}:{hole.filter}"]
     node = found.arguments.named.get(hole.name)
     if node is None:
         return found.signature.by_name[hole.name].default or ""
