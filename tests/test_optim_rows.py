@@ -97,7 +97,7 @@ def train(x: torch.Tensor, y: torch.Tensor):
 """
 
 
-@pytest.mark.parametrize(("before", "after"), cases("optimizers.toml"))
+@pytest.mark.parametrize(("before", "after"), [c for c in cases("optimizers.toml") if "LBFGS" not in c.id])
 def test_text(before: str, after: str) -> None:
     converted = convert(PROGRAM.format(before.replace("params", "model.parameters()", 1)))
     assert not converted.left
@@ -130,7 +130,9 @@ def test_muon() -> None:
     assert np.abs(ours - start).max() > 5e-2
 
 
-@pytest.mark.parametrize(("before", "after"), [c for c in cases("optimizers.toml") if "Muon" not in c.id])
+@pytest.mark.parametrize(
+    ("before", "after"), [c for c in cases("optimizers.toml") if "Muon" not in c.id and "LBFGS" not in c.id]
+)
 def test_twenty_steps(before: str, after: str) -> None:
     ours, theirs = under_optax(after, 20), under_torch(before, 20)
     moved = max(np.abs(t - w).max() for t, w in zip(theirs, start()[0], strict=True))

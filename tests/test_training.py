@@ -626,7 +626,7 @@ def test_what_stays_eager(reason: str) -> None:
     assert found and "the step runs eagerly: " in found[0].message, converted.findings
 
 
-RATES = (
+SCHEDULED = (
     HEAD
     + """
 def fit(model: nn.Module, xs: torch.Tensor, ys: torch.Tensor):
@@ -648,7 +648,7 @@ def fit(model: nn.Module, xs: torch.Tensor, ys: torch.Tensor):
 SGD = "optim.SGD(model.parameters(), lr=0.2, momentum=0.9)"
 READ = "rates.append(opt.param_groups[0]['lr'])"
 S = "torch.optim.lr_scheduler."
-SCHEDULES = {
+SCHEDULERS = {
     "one cycle, SGD": (SGD, f"s = {S}OneCycleLR(opt, 0.5, total_steps=15)", "s.step()", READ),
     "one cycle, Adam": ("optim.Adam(model.parameters(), betas=(0.8, 0.99))",
                         f"s = {S}OneCycleLR(opt, 0.1, epochs=3, steps_per_epoch=4)", "s.step()", "pass"),
@@ -678,13 +678,48 @@ SCHEDULES = {
 
 
 @pytest.mark.filterwarnings("ignore:The epoch parameter in")
-@pytest.mark.parametrize("form", SCHEDULES)
+@pytest.mark.parametrize("form", SCHEDULERS)
 def test_scheduler_forms(form: str, tmp_path: Path) -> None:
-    optimizer, made, batch, epoch = SCHEDULES[form]
-    source = RATES.replace("OPTIMIZER", optimizer).replace("MADE", made).replace("BATCH", batch).replace("EPOCH", epoch)
+    optimizer, made, batch, epoch = SCHEDULERS[form]
+    source = (
+        SCHEDULED.replace("OPTIMIZER", optimizer).replace("MADE", made).replace("BATCH", batch).replace("EPOCH", epoch)
+    )
     _, theirs, ours, model, twin = both(source, tmp_path)
     xs, ys = data(4)
     want = theirs.fit(model, torch.tensor(xs), torch.tensor(ys))
     got = ours.fit(twin, jnp.asarray(xs), jnp.asarray(ys))
     close(got[0], want[0])
     close(got[1], want[1])
+
+
+CLOSURE = (
+    HEAD
+    + """
+def fit(model: nn.Module, xs: torch.Tensor, ys: torch.Tensor):
+    opt = OPTIMIZER
+    losses = []
+    for x, y in zip(xs, ys):
+        def closure():
+            opt.zero_grad()
+            out = model(x)
+            loss = F.cross_entropy(out, y)
+            loss.backward()
+            return loss
+        loss = opt.step(closure)
+        losses.append(loss.item())
+    return losses
+"""
+)
+
+
+@pytest.mark.parametrize(
+    "optimizer", ["optim.Adam(model.parameters(), lr=0.01)", "optim.LBFGS(model.parameters(), 0.3)"]
+)
+def test_closures(optimizer: str, tmp_path: Path) -> None:
+    _, theirs, ours, model, twin = both(CLOSURE.replace("OPTIMIZER", optimizer), tmp_path)
+    xs, ys = data(2 if "LBFGS" in optimizer else 4)  # a third batch would be chaos
+    start = arrays(model.state_dict())
+    want = theirs.fit(model, torch.tensor(xs), torch.tensor(ys))
+    np.testing.assert_allclose(ours.fit(twin, jnp.asarray(xs), jnp.asarray(ys)), want, rtol=1e-4)
+    if "LBFGS" not in optimizer:
+        same_weights(twin, model, start)

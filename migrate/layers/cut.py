@@ -53,6 +53,7 @@ _ORDER = (
     "checkpoint",
     "autograd",
     "optim",
+    "lbfgs",
 )
 _NATIVE = "native"  # the second dialect's definitions, in place of those of the same name
 _DOCSTRING = '''"""The parts of PyTorch that this program uses, in JAX and Flax NNX.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from ..plan import Plan, Whole
 from ..writer import Writer
+from .closures import LBFGS, find_closures, plan_closure
 from .gradients import plan_gradient
 from .handrates import HandRate, find_hand_rates, plan_hand_rates
 from .idle import is_idle, plan_idle
@@ -23,6 +24,7 @@ from .schedules import Schedule, find_schedules, same_rate
 from .states import plan_states, state_calls
 from .steps import Routine, Update, backward_calls
 from .text import wrapped
+from .transforms import optax_text
 
 __all__ = ["plan_training"]
 
@@ -30,16 +32,21 @@ __all__ = ["plan_training"]
 def plan_training(plan: Plan) -> None:
     """Training code, its optimizers and schedules, `no_grad`, and methods of modules."""
     optimizers = find_optimizers(plan)
-    routines, failed = _routines(plan, optimizers)
+    closures, unread = find_closures(plan, optimizers)
+    routines, failed = _routines(plan, optimizers, {c.backward.value for c in closures} | set(unread))
+    failed |= unread
+    stepped = [Routine(c.update.function, (), (c.update,), dict.fromkeys(c.zeros, ()), ()) for c in closures]
     updates = [u for r in routines for u in r.updates]
     schedules = find_schedules(plan, optimizers, updates)
     rates = find_hand_rates(plan, optimizers)
     explicit: dict[int, tuple[str, str] | None] = {}
     for made in optimizers.calls:
         schedule = next((s for s in schedules if s.made is made and not s.part), None)
-        explicit[id(made)] = _optimizer(plan, optimizers, made, routines, schedule, schedules, rates)
+        explicit[id(made)] = _optimizer(plan, optimizers, made, [*routines, *stepped], schedule, schedules, rates)
     names = {u.stmt: explicit.get(id(u.made)) for u in updates if u.made is not None}
     jits = plan_jits(plan, routines, names)
+    for closure in closures:
+        plan_closure(plan, closure, {closure.update.stmt: explicit.get(id(closure.update.made))})
     for routine in routines:
         plan_routine(plan, routine, names, jits)
     for schedule in schedules:
@@ -56,15 +63,21 @@ def plan_training(plan: Plan) -> None:
     _other_uses(plan, updates, failed)
 
 
-def _routines(plan: Plan, optimizers: Optimizers) -> tuple[list[Routine], dict[ast.Call, str]]:
-    """The training code of all functions, and the backward calls that are part of none with the reason."""
-    functions = dict.fromkeys(function_of(plan.unit, call) for call in backward_calls(plan.unit))
+def _routines(
+    plan: Plan, optimizers: Optimizers, elsewhere: Collection[ast.AST]
+) -> tuple[list[Routine], dict[ast.Call, str]]:
+    """The training code of all functions, and the backward calls that are part of none with the reason. Those that are
+    read `elsewhere` are left out."""
+    calls = [call for call in backward_calls(plan.unit) if call not in elsewhere]
+    functions = dict.fromkeys(function_of(plan.unit, call) for call in calls)
     routines: list[Routine] = []
     failed: dict[ast.Call, str] = {}
     for function in functions:
         found, left = Reader(plan, function, optimizers).read()
         routines += found
         for call, reason in left.items():
+            if call in elsewhere:
+                continue
             try:
                 plan_gradient(plan, call)
             except NotPlain as other:
@@ -108,6 +121,10 @@ def _optimizer(
         names = _explicit(plan, optimizers, made, routines, mine, set_by_hand)
         if made.arrays and names is None:
             problem = "single tensors are only converted together with their training step"
+        if made.name == LBFGS:
+            names = None
+            if not any(u.made is made for r in routines for u in r.updates):
+                problem, code = "its closure is not converted", "JM208"
         foreign = names is None and any(r.made is None and r.stmt is not None for r in rates)
         injects = bool(set_by_hand) or foreign
         if schedule is not None and (foreign or any(r.stmt is not None for r in set_by_hand)):
@@ -175,6 +192,9 @@ def _construct(
     assert made.found is not None
     stmt = plan.unit.tree.parents[made.call]
     plan.taken |= {made.call, made.call.func} | _parameter_nodes(plan, made)
+    if made.name == LBFGS:
+        _library(plan, made)
+        return
     if schedule is None:
         text = injected(plan, made) if injects else settings_text(plan, made)
     elif schedule.per_step and made.found.takes_schedule:
@@ -203,6 +223,14 @@ def _construct(
             lambda writer: f"nnx.Optimizer({models}, {text(writer)}, wrt=nnx.Param)", 15, (made.call,)
         )
     _report(plan, made, names)
+
+
+def _library(plan: Plan, made: OptimizerCall) -> None:
+    """`LBFGS(model, …)` of the layer library, which holds its model."""
+    assert made.found is not None
+    text = optax_text(plan, made.found)
+    plan.whole[made.call] = Whole(lambda w: text(w).replace("MODEL", made.source.models[0], 1), 15, (made.call,))
+    plan.found("JM001", made.call, made.name, f"{made.name} -> LBFGS of the layer library")
 
 
 def _report(plan: Plan, made: OptimizerCall, names: tuple[str, str] | None) -> None:
