@@ -11,7 +11,7 @@ JOBS ?= 2
 export JAX_PLATFORMS ?= cpu
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test lint pytest cases golden oracle-ops oracle-modules oracle public fuzz wild bench fuzz-parser docs venv clean
+.PHONY: help demo test lint pytest cases golden oracle-ops oracle-optims oracle-modules oracle public fuzz wild bench fuzz-parser docs venv clean
 
 help:
 	@echo "make demo        convert a program of corpus/, show the diff, compare both programs (DEMO=file)"
@@ -21,6 +21,7 @@ help:
 	@echo "make golden      whole programs, converted and compared with torch"
 	@echo "make oracle-ops  PyTorch's own test databases: pass / reported / crash / WRONG"
 	@echo "make oracle      the same, with docs/oracle-ops.md"
+	@echo "make oracle-optims  the same for its database of optimizers; writes docs/oracle-optims.md"
 	@echo "make oracle-modules  the same for torch.nn's modules: docs/oracle-modules.md"
 	@echo "make wild        models of public packages, converted unmodified and compared (downloads them): docs/wild.md"
 	@echo "make public      whole public packages: every file parses, keeps its comments, converts once"
@@ -50,6 +51,9 @@ cases: $(READY)
 
 golden: $(READY)
 	$(BIN)/python tests/golden/run.py
+
+oracle-optims: $(READY)
+	$(BIN)/python tests/oracle/run.py optims --docs
 
 oracle-ops: $(READY)
 	$(BIN)/python tests/oracle/run.py ops

@@ -723,3 +723,50 @@ def test_closures(optimizer: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(ours.fit(twin, jnp.asarray(xs), jnp.asarray(ys)), want, rtol=1e-4)
     if "LBFGS" not in optimizer:
         same_weights(twin, model, start)
+
+
+CORPUS = Path(__file__).resolve().parents[1] / "corpus"
+
+
+def twins(theirs: Any, ours: Any, name: str, *arguments: int) -> tuple[Any, Any]:
+    """A model of each program with equal weights."""
+    torch.manual_seed(3)
+    model = getattr(theirs, name)(*arguments)
+    twin = getattr(ours, name)(*arguments, rngs=nnx.Rngs(0))
+    load_state_dict(twin, {k: v for k, v in arrays(model.state_dict()).items() if "num_batches" not in k}, strict=False)
+    return model, twin
+
+
+def program(name: str, folder: Path) -> tuple[Converted, Any, Any]:
+    source = (CORPUS / f"{name}.py").read_text(encoding="utf-8")
+    converted = convert(source)
+    assert not converted.left, converted.left
+    return converted, under_torch(source), under_jax(converted, folder)
+
+
+def test_dcgan(tmp_path: Path) -> None:
+    """Batch norm in both networks, a value that is differentiated through after another update, one jitted step."""
+    converted, theirs, ours = program("dcgan_train", tmp_path)
+    assert converted.text.count("@nnx.jit") == 1 and "module_vjp" in converted.text
+    (net_g, twin_g), (net_d, twin_d) = (
+        twins(theirs, ours, "Generator", 8, 4),
+        twins(theirs, ours, "Discriminator", 4),
+    )
+    rng = np.random.default_rng(1)
+    reals = rng.uniform(size=(4, 4, 1, 16, 16)).astype(np.float32)
+    noises = rng.normal(size=(4, 4, 8, 1, 1)).astype(np.float32)
+    want = theirs.train(net_g, net_d, torch.tensor(reals), torch.tensor(noises), lr=0.01)
+    got = ours.train(twin_g, twin_d, jnp.asarray(reals), jnp.asarray(noises), lr=0.01)
+    np.testing.assert_allclose(got, want, rtol=1e-4)
+    close(state_dict(twin_g)["main.1.running_mean"], net_g.state_dict()["main.1.running_mean"])
+
+
+def test_trainer(tmp_path: Path) -> None:
+    """A class: groups by identity of the parameters, accumulation, clipping, a scheduler that is an attribute."""
+    _, theirs, ours = program("trainer", tmp_path)
+    model, twin = twins(theirs, ours, "Classifier", 6, 8, 3)
+    rng = np.random.default_rng(1)
+    xs, ys = rng.normal(size=(4, 5, 6)).astype(np.float32), rng.integers(0, 3, (4, 5))
+    want = theirs.Trainer(model).fit(list(zip(torch.tensor(xs), torch.tensor(ys), strict=True)), 3)
+    got = ours.Trainer(twin).fit(list(zip(jnp.asarray(xs), jnp.asarray(ys), strict=True)), 3)
+    np.testing.assert_allclose(got, want, rtol=1e-4)

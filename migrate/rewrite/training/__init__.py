@@ -230,12 +230,17 @@ def _library(plan: Plan, made: OptimizerCall) -> None:
     assert made.found is not None
     text = optax_text(plan, made.found)
     plan.whole[made.call] = Whole(lambda w: text(w).replace("MODEL", made.source.models[0], 1), 15, (made.call,))
-    plan.found("JM001", made.call, made.name, f"{made.name} -> LBFGS of the layer library")
+    note = made.found.match.notes[0] if made.found.match.notes else None
+    more = f": {note.text}" if note else ""
+    plan.found(note.code if note else "JM001", made.call, made.name, f"{made.name} -> the layer library's LBFGS{more}")
 
 
 def _report(plan: Plan, made: OptimizerCall, names: tuple[str, str] | None) -> None:
     assert made.found is not None
     target = "optax" if names else "nnx.Optimizer around optax"
+    if note := next(iter(made.found.match.notes), None):
+        plan.found(note.code, made.call, made.name, f"{made.name} -> {target}: {note.text}")
+        return
     if made.found.decays:
         text = "a parameter that the loss does not use is decayed too; torch leaves it alone"
         plan.found("JM101", made.call, made.name, f"{made.name} -> {target}: {text}")

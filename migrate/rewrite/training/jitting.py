@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from ...read.kinds import Kind
 from ...read.liveness import Liveness
@@ -41,7 +41,8 @@ class _Needs(NotTraced):
 @dataclass(frozen=True)
 class Segment:
     """The statements `block[first : last + 1]` that become a function. `late` are those of them that follow its call;
-    `top` is the statement before which the function is written, `nested` says that it is one of the same function."""
+    `top` is the statement before which the function is written, `nested` says that it is one of the same function.
+    `numbers` are the names of `x = ….item()`: the function gives the array, the number is read after its call."""
 
     function: ast.AST
     block: Sequence[ast.stmt]
@@ -50,6 +51,7 @@ class Segment:
     late: tuple[ast.stmt, ...]
     top: ast.stmt
     nested: bool
+    numbers: tuple[str, ...] = ()
 
     @property
     def stmts(self) -> list[ast.stmt]:
@@ -122,6 +124,7 @@ def _segment(plan: Plan, routines: Sequence[Routine], block: Sequence[ast.stmt],
     late = _late(plan, block[first : last + 1], {*kept, *gone})
     while True:
         segment = Segment(function, block, first, last, late, top, nested)
+        segment = replace(segment, numbers=tuple(_numbers(plan, segment)))
         try:
             _check(plan, segment, {*gone, *(u.stmt for u in updates)}, routines)
             return segment
@@ -153,6 +156,29 @@ def _late(plan: Plan, stmts: Sequence[ast.stmt], kept: set[ast.stmt]) -> tuple[a
         later_reads |= found.reads
         later_writes |= found.writes | found.changes
     return tuple(late)
+
+
+def _numbers(plan: Plan, segment: Segment) -> Iterator[str]:
+    """Names that are assigned `….item()` once in the step, and not read in it."""
+    assigned = [(s, _item(s)) for s in segment.stmts]
+    for stmt, receiver in assigned:
+        if receiver is None:
+            continue
+        assert isinstance(stmt, ast.Assign) and isinstance(stmt.targets[0], ast.Name)
+        name = stmt.targets[0].id
+        others = [s for s in segment.stmts if s is not stmt]
+        if not any(name in uses(s).reads | uses(s).writes for s in others):
+            yield name
+
+
+def _item(stmt: ast.stmt) -> ast.expr | None:
+    """`x.mean()` of the statement `name = x.mean().item()`."""
+    if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1 or not isinstance(stmt.targets[0], ast.Name):
+        return None
+    call = stmt.value
+    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "item":
+        return call.func.value if not call.args else None
+    return None
 
 
 _LEAVING = (ast.Break, ast.Continue, ast.Return, ast.Raise, ast.Assert, ast.Try, ast.With, ast.Global, ast.Nonlocal)
@@ -193,6 +219,8 @@ def _check(plan: Plan, segment: Segment, known: set[ast.stmt], routines: Sequenc
             code.append(ast.Expr(clips[stmt].limit))
         elif stmt in passes:
             code += [ast.Expr(x) for r in routines for p in r.passes if stmt in p.stmts for x in p.losses]
+        elif (receiver := _item(stmt)) is not None and uses(stmt).writes <= set(segment.numbers):
+            code.append(ast.Expr(receiver))
         else:
             code.append(stmt)
     arrays = {n for s in code for n in uses(s).reads if _class(plan, segment, n) == "array"}
@@ -207,7 +235,7 @@ def _check(plan: Plan, segment: Segment, known: set[ast.stmt], routines: Sequenc
     for name in sorted(after):
         kinds = [plan.unit.kind(n) for s in stmts for n in ast.walk(s)
                  if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store)]  # fmt: skip
-        if any(k.tag in _HELD and k.tag not in ("tuple", "list") for k in kinds):
+        if name not in segment.numbers and any(k.tag in _HELD and k.tag not in ("tuple", "list") for k in kinds):
             raise NotTraced(f"`{name}` is a Python value that is read after the step")
 
 
@@ -332,6 +360,8 @@ def _texts(
     removed = [Point(*_lines_of(plan, s), "") for s in segment.late]
     body = writer.splice_range(tree.parents[segment.block[segment.first]], *span, [*points, *removed])
     body = dedented(body, indent).strip("\r\n")
+    for number in segment.numbers:
+        body = re.sub(rf"^({number} = .*)\.item\(\)$", r"\1", body, flags=re.MULTILINE)
     parsed = ast.parse(body).body
     reads, writes = entry_reads(parsed), uses(parsed).writes
     held = _held(parsed)
@@ -355,6 +385,7 @@ def _texts(
     if len(line) > 120:
         step = indent_unit(plan, segment.block[segment.first])
         line = f"{indent}{target}{name}({newline}{indent}{step}{', '.join(given)}{newline}{indent})"
+    line += "".join(f"{newline}{indent}{n} = {n}.item()" for n in segment.numbers if n in outputs)
     late = "".join(newline + indent + _statement(writer, s) for s in segment.late)
     return f"{above}{whole}{gap}", f"{line}{late}"
 

@@ -131,7 +131,22 @@ def _read(plan: Plan, optimizers: Optimizers, call: ast.Call, dotted: str) -> Op
         source, groups = read_parameters(unit, params, row, arguments)
     except NotPlain as problem:
         return replace(made, problem=str(problem))
-    return replace(made, source=source, groups=groups)
+    return replace(made, source=_of_self(unit, made, source), groups=groups)
+
+
+def _of_self(unit: Unit, made: OptimizerCall, source: Source) -> Source:
+    """`self.model` for a local `model` that was put there before the optimizer was made as another attribute."""
+    function = unit.tree.function(made.call)
+    if not made.target.startswith("self.") or function is None:
+        return source
+    attributes = {}
+    for stmt in ast.walk(function):
+        if isinstance(stmt, ast.Assign) and unit.tree.start(stmt) < unit.tree.start(made.call):
+            if isinstance(stmt.value, ast.Name) and len(stmt.targets) == 1:
+                target = ast.unparse(stmt.targets[0])
+                if target.startswith("self.") and target.count(".") == 1:
+                    attributes[stmt.value.id] = target
+    return Source(tuple(attributes.get(m, m) for m in source.models), source.arrays)
 
 
 def read_parameters(unit: Unit, node: ast.expr, row: Row, arguments: Arguments) -> tuple[Source, tuple[Group, ...]]:

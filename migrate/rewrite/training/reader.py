@@ -183,7 +183,8 @@ class Reader:
             gradient = self.gradients[text]
             clean = gradient.states(self.events, CLEAN)
             mixed = gradient.states(self.events, FULL)
-            matters = [n for n in (*gradient.adds, *gradient.steps) if clean[n] != mixed[n]]
+            uses = [*gradient.steps, *(n for n in gradient.adds if gradient.live(n))]
+            matters = [n for n in uses if clean[n] != mixed[n]]
             ends_clean = clean[self.events.exit] <= {CLEAN} and bool(gradient.zeros)
             if matters and not ends_clean and not self._new(text):
                 raise NotPlain("no zero_grad() in this function: the gradients accumulate")
