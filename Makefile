@@ -24,6 +24,7 @@ help:
 	@echo "make oracle-optims  the same for its database of optimizers; writes docs/oracle-optims.md"
 	@echo "make oracle-modules  the same for torch.nn's modules: docs/oracle-modules.md"
 	@echo "make wild        models of public packages, converted unmodified and compared (downloads them): docs/wild.md"
+	@echo "make mutations   seeded faults: does verify notice each, and name its place"
 	@echo "make public      whole public packages: every file parses, keeps its comments, converts once"
 	@echo "make fuzz        random tensor programs, converted and compared: equal or reported"
 	@echo "make bench       lines converted in a second"
@@ -67,6 +68,10 @@ oracle-modules: $(READY)
 
 wild: $(READY)
 	$(BIN)/python tests/public/run.py --docs
+
+.PHONY: mutations
+mutations: $(READY)
+	$(BIN)/python tests/verify/faults.py
 
 public: $(READY)
 	$(BIN)/python tests/public/whole.py

@@ -14,6 +14,12 @@ class Device(StrEnum):
     gpu = "gpu"
 
 
+class Precision(StrEnum):
+    float64 = "float64"
+    bfloat16 = "bfloat16"
+    none = "none"
+
+
 def verify(
     original: Annotated[Path, typer.Argument(metavar="FILE", help="The PyTorch program.")],
     converted: Annotated[
@@ -30,7 +36,17 @@ def verify(
     tolerance: Annotated[
         float | None, typer.Option(min=0, help="Largest relative error.", show_default="by dtype")
     ] = None,
+    precision: Annotated[
+        list[Precision] | None,
+        typer.Option(help="Run in this type too. Repeatable.", show_default="float64"),
+    ] = None,
     timeout: Annotated[float, typer.Option(min=1, help="Seconds for each program and case.")] = 300,
+    memory: Annotated[float, typer.Option(min=0, metavar="GB", help="Memory for each program; 0: no limit.")] = 16,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page with curves and the tree.")] = None,
+    junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the stages as JUnit XML.")] = None,
+    write_test: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a pytest file that verifies both; needs CONVERTED.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
     rules: Annotated[
         list[Path] | None, typer.Option("--rules", metavar="FILE", help="A rule file of your own. Repeatable.")
@@ -43,10 +59,16 @@ def verify(
     [[tool.jaxmigrate.verify]] in pyproject.toml, or by the options.
     """
     from .verify import VerifyOptions
-    from .verifying import What, run_verify
+    from .verifying import Outputs, What, run_verify
 
     if (inputs and not build) or sum(map(bool, (build, example, case))) > 1:
         raise typer.BadParameter("say what to run in one way: --build with --input, --example, or --case")
     what = What(build, tuple(inputs or ()), example, case)
-    options = VerifyOptions(device.value, tolerance=tolerance, steps=steps, timeout=timeout)
-    return run_verify(original, converted, what, options, tuple(rules or ()), as_json=as_json, dry_run=dry_run)
+    if write_test is not None and converted is None:
+        raise typer.BadParameter("--write-test needs CONVERTED: the test runs both files")
+    precisions = tuple(dict.fromkeys(p.value for p in precision or [Precision.float64] if p is not Precision.none))
+    options = VerifyOptions(
+        device.value, tolerance=tolerance, steps=steps, timeout=timeout, memory=memory, precisions=precisions
+    )
+    outputs = Outputs(html, junit, write_test, as_json)
+    return run_verify(original, converted, what, options, tuple(rules or ()), outputs=outputs, dry_run=dry_run)

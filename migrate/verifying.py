@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,6 +20,7 @@ from .verify import (
     Case,
     CaseError,
     VerifyOptions,
+    VerifyReport,
     case_from_options,
     cases_from_toml,
     find_cases,
@@ -31,6 +32,16 @@ from .verify import (
 from .work import Options, convert_paths
 
 NEEDED = ("torch", "jax", "flax", "optax", "numpy")
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """What to write beside the table: files, and JSON instead of the table on standard output."""
+
+    html: Path | None = None
+    junit: Path | None = None
+    test: Path | None = None
+    as_json: bool = False
 
 
 @dataclass(frozen=True)
@@ -50,7 +61,7 @@ def run_verify(
     options: VerifyOptions,
     rules: Sequence[Path] = (),
     *,
-    as_json: bool = False,
+    outputs: Outputs = Outputs(),
     dry_run: bool = False,
 ) -> int:
     """Compare `original` with `converted`, or with what the tool makes of it; returns the exit code.
@@ -68,10 +79,10 @@ def run_verify(
     if missing := [name for name in NEEDED if find_spec(name) is None]:
         raise InputError(f"verify needs {', '.join(missing)}: pip install 'jaxmigrate[verify]'")
     if converted is not None:
-        return _compare(original, converted, cases, options, as_json)
+        return _compare(original, converted, cases, options, outputs)
     with tempfile.TemporaryDirectory(prefix="jaxmigrate-") as folder:
         made = _convert(original, Path(folder), rules)
-        return _compare(original, made, cases, options, as_json) if made else ExitCode.FAULT
+        return _compare(original, made, cases, options, outputs) if made else ExitCode.FAULT
 
 
 def _cases(original: Path, source: str, what: What) -> list[Case]:
@@ -106,9 +117,12 @@ def _convert(original: Path, folder: Path, rules: Sequence[Path]) -> Path | None
     return made.path
 
 
-def _compare(original: Path, converted: Path, cases: Sequence[Case], options: VerifyOptions, as_json: bool) -> ExitCode:
+def _compare(
+    original: Path, converted: Path, cases: Sequence[Case], options: VerifyOptions, outputs: Outputs
+) -> ExitCode:
     report = verify_pair(original, converted, cases, options)
-    if as_json:
+    _write(report, converted, cases, options, outputs)
+    if outputs.as_json:
         print(json.dumps(report_json(report), indent=2, ensure_ascii=False))
     else:
         from rich.console import Console
@@ -116,3 +130,18 @@ def _compare(original: Path, converted: Path, cases: Sequence[Case], options: Ve
         # rich takes a pipe to be 80 columns wide, which breaks the table.
         render_table(report, Console(width=None if sys.stdout.isatty() else 140))
     return ExitCode.DONE if report.ok else ExitCode.FINDINGS
+
+
+def _write(
+    report: VerifyReport, converted: Path, cases: Sequence[Case], options: VerifyOptions, outputs: Outputs
+) -> None:
+    from .verify.generate import test_file
+    from .verify.junit import render_junit
+    from .verify.page import render_page
+
+    texts: list[tuple[Path | None, Callable[[], str]]] = [
+        (outputs.html, lambda: render_page(report)),
+        (outputs.junit, lambda: render_junit(report)),
+        (outputs.test, lambda: test_file(report.original, converted, cases, options, outputs.test or Path())),
+    ]
+    write_all([Write(path, text().encode("utf-8")) for path, text in texts if path is not None])

@@ -14,8 +14,8 @@ from jaxmigrate.verify import CaseReport, VerifyOptions, find_cases, parse_case,
 from jaxmigrate.verify.record import Recording
 from jaxmigrate.verify.run import compare_case, run_converted, run_original
 
-OPTIONS = VerifyOptions(steps=0)
-TOGETHER = VerifyOptions(steps=0, divergence=False, timeout=120)
+OPTIONS = VerifyOptions(steps=0, precisions=())
+TOGETHER = VerifyOptions(steps=0, precisions=(), divergence=False, timeout=120)
 
 
 @dataclass(frozen=True)

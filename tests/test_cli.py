@@ -778,6 +778,7 @@ def test_verify_shows_what_it_would_run(run: Run, tmp_path: Path) -> None:
         (["m.py", "--example", "a()()", "--build", "b"], "Invalid value: say what to run in one way"),
         (["m.py", "--device", "tpu"], "Invalid value for '--device': 'tpu' is not one of"),
         (["m.py", "--steps", "-1"], "Invalid value for '--steps'"),
+        (["m.py", "--write-test", "t.py"], "Invalid value: --write-test needs CONVERTED"),
     ],
 )
 def test_verify_usage(run: Run, tmp_path: Path, arguments: list[str], message: str) -> None:

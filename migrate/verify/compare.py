@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+from . import contract
 from .cases import Case
-from .interface import interface_problems, listed
+from .interface import first_of, interface_problems, listed
 from .measure import NARROWED, Distance, Tally, distance, dtype_problem, tolerance
+from .measure import judged as light_of_float64
 from .record import Recording, Step
-from .results import BEHAVIOUR_FACTOR, Stage, Verdict, VerifyOptions
+from .results import Stage, Verdict, VerifyOptions
 from .worker import settings
 
 # Errors of code whose control flow or shapes depend on values: right when run eagerly, impossible under jit.
@@ -38,18 +42,35 @@ class Comparison:
         module = self.case.build is not None
         found = [first]
         for mode in ("eval", "train") if module else ("eval",):
-            plan = [("forward", self.forward), ("gradient", self.gradient), *([("buffers", self.buffers)] * module)]
+            plan: list[tuple[str, Callable[[str, str], Stage]]] = [
+                ("forward", self.forward),
+                ("loss", partial(contract.loss, self)),
+                ("gradient", self.gradient),
+                *([("buffers", self.buffers)] * module),
+            ]
             if mode == "train":
-                found += [self.dropout() if loaded else _not_run("dropout", "eager", first)]
+                found += [contract.dropout(self) if loaded else _not_run("dropout", "eager", first)]
             for kind, compare in plan:
                 for way in self.ways:
                     name = f"{kind} {mode}"
                     found.append(compare(mode, way) if loaded else _not_run(name, way, first))
+            for precision in self.options.precisions:
+                name = f"{precision} {mode}"
+                found.append(contract.precision(self, precision, mode) if loaded else _not_run(name, "eager", first))
         for way in self.ways if module else ():
-            found.append(self.behaviour(way) if loaded else _not_run("behaviour", way, first))
+            found.append(contract.behaviour(self, way) if loaded else _not_run("behaviour", way, first))
+        for name, way, compare_more in contract.AFTERWARDS:
+            if way == "eager" or self.options.jit:
+                found.append(compare_more(self) if loaded else _not_run(name, way, first))
         if loaded:
             self._note()
         return found
+
+    def curves(self) -> tuple[tuple[str, tuple[float, ...]], ...]:
+        """The loss curves of the steps of an optimizer, by side."""
+        sides = {"torch": self.torch.get("behaviour")}
+        sides |= {f"JAX, {way}": self.jax.get(f"behaviour {way}") for way in self.ways}
+        return tuple((n, tuple(map(float, s.arrays["losses"]))) for n, s in sides.items() if "losses" in s.arrays)
 
     def interface(self) -> Stage:
         """Both sides import and build; then names, shapes, types and trainability of the state."""
@@ -70,9 +91,9 @@ class Comparison:
         what = (
             f"imports without torch, builds; names and shapes of {count} parameters, {len(t.facts['buffers'])} buffers"
         )
-        return Stage("interface", "build", "different" if problems else "equal", what, detail=_some(problems))
+        return Stage("interface", "build", "different" if problems else "equal", what, detail=first_of(problems))
 
-    def _sides(self, name: str, step: str, way: str) -> Stage | tuple[Step, Step]:
+    def sides(self, name: str, step: str, way: str) -> Stage | tuple[Step, Step]:
         """The two steps to compare, or the stage that says why there is nothing to compare."""
         t, j = self.torch.get(step), self.jax.get(f"{step} {way}".strip())
         if t.error:
@@ -91,7 +112,7 @@ class Comparison:
     def forward(self, mode: str, way: str) -> Stage:
         """Every output: its place in the result, type, shape and numbers."""
         name = f"forward {mode}"
-        sides = self._sides(name, name, way)
+        sides = self.sides(name, name, way)
         if isinstance(sides, Stage):
             return sides
         t, j = sides
@@ -114,15 +135,15 @@ class Comparison:
                 if way == "eager" and f"out.{path}" not in j.facts.get("random", []):
                     problems.append(f"{shown}: torch draws random numbers here, JAX gives the same each time")
             else:
-                tally.add(self._leaf(shown, left[path], right[path], t, j, path))
+                tally.add(self._leaf(shown, left[path], right[path], t, j, path, mode))
         details = [f"random: compared shapes only ({listed(p or 'output' for p in left if p in random)})"] * bool(
             random
         )
         details += [f"not compared: {o}" for o in opaque]
         what = f"{len(tally.found)} output{'s' * (len(tally.found) != 1)}"
-        return self._stage(name, way, tally, what, problems, details, bool(random) or not left)
+        return self.stage(name, way, tally, what, problems, details, bool(random) or not left)
 
-    def _leaf(self, shown: str, left: list[Any], right: list[Any], t: Step, j: Step, path: str) -> Distance:
+    def _leaf(self, shown: str, left: list[Any], right: list[Any], t: Step, j: Step, path: str, mode: str) -> Distance:
         """One part of the result; Python numbers and arrays without dimensions may stand for each other."""
         if "array" not in (left[1], right[1]):
             a, b = left[2], right[2]
@@ -138,12 +159,12 @@ class Comparison:
             if problem := dtype_problem(left[2], right[2], self.x64):
                 return Distance(shown, 0.0, 0.0, 0.0, problem=problem)
         dtype = right[2] if right[1] == "array" else left[2]
-        return distance(shown, a, b, self._tolerance(dtype))
+        return self.judged(distance(shown, a, b, self.tolerance(dtype)), mode, f"out.{path}", a, b)
 
     def gradient(self, mode: str, way: str) -> Stage:
         """Gradients of the floating inputs and of every trainable parameter."""
         name = f"gradient {mode}"
-        sides = self._sides(name, name, way)
+        sides = self.sides(name, name, way)
         if isinstance(sides, Stage):
             return sides
         t, j = sides
@@ -151,6 +172,8 @@ class Comparison:
         tally = Tally()
         problems: list[str] = []
         for key, grad in t.arrays.items():
+            if key == "loss":
+                continue
             shown = key.removeprefix("grad.").replace("in.", "input ", 1) if key.startswith("in.") else key[5:]
             if key not in j.arrays:
                 if key not in t.facts["unused"]:
@@ -161,16 +184,17 @@ class Comparison:
             else:
                 dtype = t.facts["dtypes"][key]
                 dtype = dtype if self.x64 else NARROWED.get(dtype, dtype)
-                tally.add(distance(shown, grad, j.arrays[key], self._tolerance(dtype)))
+                found = distance(shown, grad, j.arrays[key], self.tolerance(dtype))
+                tally.add(self.judged(found, mode, key, grad, j.arrays[key]))
         inputs = sum(k.startswith("in.") for k in t.arrays)
-        what = f"{inputs} inputs, {len(t.arrays) - inputs} parameters"
+        what = f"{inputs} inputs, {sum(k.startswith('grad.') for k in t.arrays)} parameters"
         details = ["random: compared shapes only"] * random
-        return self._stage(name, way, tally, what, problems, details, random)
+        return self.stage(name, way, tally, what, problems, details, random)
 
     def buffers(self, mode: str, way: str) -> Stage:
         """Buffers after one forward call, and parameters that the call has changed."""
         name = f"buffers {mode}"
-        sides = self._sides(name, f"forward {mode}", way)
+        sides = self.sides(name, f"forward {mode}", way)
         if isinstance(sides, Stage):
             return sides
         t, j = sides
@@ -186,73 +210,35 @@ class Comparison:
             a, b = t.arrays.get(key, before), j.arrays.get(key, before)
             if a is None or b is None:
                 continue  # the interface stage has reported it
-            dtype = str(a.dtype)
-            dtype = dtype if self.x64 else NARROWED.get(dtype, dtype)
             if random and a.dtype.kind == "f":
                 tally.add(distance(shown, a * 0, b * 0, 0.0))
             else:
-                tally.add(distance(shown, a, b, self._tolerance(dtype)))
+                tally.add(self.judged(distance(shown, a, b, self.tolerance(self.dtype(a))), mode, key, a, b))
         if not tally.found:
             return Stage(name, way, "not run", detail="not run: there are no buffers")
         details = ["random: compared shapes only"] * random
-        return self._stage(name, way, tally, f"{len(tally.found)} after one call", [], details, random)
+        return self.stage(name, way, tally, f"{len(tally.found)} after one call", [], details, random)
 
-    def dropout(self) -> Stage:
-        """Whether both draw random numbers in train mode as they stand, and with which drop rates."""
-        sides = self._sides("dropout", "dropout", "")
-        if isinstance(sides, Stage):
-            return sides
-        t, j = (s.facts for s in sides)
-        seen = f"drop rates seen: torch {t['rates']}, JAX {j['rates']}"
-        problems = []
-        if t["random"] != j["random"]:
-            draws, not_draws = ("torch", "JAX") if t["random"] else ("JAX", "torch")
-            problems.append(f"{draws} draws random numbers in train mode, {not_draws} does not")
-        if wrong := [r for r in j["rates"] if not any(abs(r - s) < 1e-6 for s in t["rates"])]:
-            problems.append(f"JAX drops with {wrong}, torch never does")
-        if t["random"]:
-            self.notes.append("drop rates are set to zero in both programs where train mode is compared")
-        what = "both draw random numbers in train mode" if t["random"] else "neither draws random numbers in train mode"
-        details = [seen] if t["rates"] or j["rates"] else []
-        verdict: Verdict = "different" if problems else "equal"
-        return Stage("dropout", "eager", verdict, "" if problems else what, detail=_some([*problems, *details]))
-
-    def behaviour(self, way: str) -> Stage:
-        """The loss curve, and parameters and buffers after the optimizer's steps."""
-        if self.torch.get("forward train").facts.get("random"):
-            return Stage("behaviour", way, "not run", detail="not run: the program draws random numbers in train mode")
-        if not self.options.steps:
-            return Stage("behaviour", way, "not run", detail="not run: no steps were asked for")
-        sides = self._sides("behaviour", "behaviour", way)
-        if isinstance(sides, Stage):
-            return sides
-        t, j = sides
-        tally = Tally()
-        zero = t.facts["zero"] if self.options.optimizer != "sgd" else []
-        left_out = {f"param.{n}" for n in zero}
-        for key, value in t.arrays.items():
-            if key in left_out or (key not in j.arrays and key.removeprefix("buffer.") in self._temporary()):
-                continue
-            dtype = "float32" if key == "losses" and not self.x64 else str(value.dtype)
-            tol = self._tolerance(dtype if self.x64 else NARROWED.get(dtype, dtype), BEHAVIOUR_FACTOR)
-            shown = "loss at step" if key == "losses" else key.partition(".")[2]
-            if key in j.arrays:
-                tally.add(distance(shown, value, j.arrays[key], tol))
-            else:
-                tally.add(Distance(shown, 0.0, 0.0, tol, problem="missing in JAX"))
-        count = sum(k.startswith("param.") for k in t.arrays) - len(left_out)
-        what = f"{self.options.steps} steps of {self.options.optimizer}: losses, {count} parameters, buffers"
-        details = [f"without a gradient, not compared: {listed(zero)}"] * bool(zero)
-        return self._stage("behaviour", way, tally, what, [], details, False)
-
-    def _temporary(self) -> dict[str, Any]:
+    def temporary(self) -> dict[str, Any]:
         found: dict[str, Any] = self.torch.get("build").facts["temporary"]
         return found
 
-    def _tolerance(self, dtype: str, factor: float = 1.0) -> float:
+    def tolerance(self, dtype: str, factor: float = 1.0) -> float:
         return tolerance(dtype, self.options.tolerance, factor)
 
-    def _stage(
+    def dtype(self, array: Any) -> str:
+        """The type by whose tolerance an array of torch's is judged."""
+        dtype = str(array.dtype)
+        return dtype if self.x64 else NARROWED.get(dtype, dtype)
+
+    def judged(self, found: Distance, mode: str, key: str, t: Any, j: Any) -> Distance:
+        """A distance beyond its tolerance in the light of the float64 runs: whether it is rounding or an error."""
+        if found.ok or found.problem or self.options.tolerance is not None:
+            return found
+        wide = [s.get(f"float64 {mode}").arrays.get(key) for s in (self.torch, self.jax)]
+        return light_of_float64(found, t, *wide)
+
+    def stage(
         self, name: str, way: str, tally: Tally, what: str, problems: list[str], details: list[str], random: bool
     ) -> Stage:
         worst = tally.worst
@@ -263,6 +249,7 @@ class Comparison:
             verdict = "different"
         elif random and all(d.tolerance == 0.0 for d in tally.found):
             verdict = "shapes only"
+        details = [*details, *(f"{d.name}: {d.note}" for d in tally.found if d.note)][:4]
         more = [f"{len(tally.bad)} of {len(tally.found)} differ"] * (len(tally.bad) > 1)
         shown = [*problems, *more, *(bad[:3] if tally.bad else []), *details]
         return Stage(
@@ -293,10 +280,6 @@ class Comparison:
 def _not_run(name: str, way: str, first: Stage) -> Stage:
     why = "the interface stage failed" if first.verdict == "failed" else "the weights could not be carried over"
     return Stage(name, way, "not run", detail=f"not run: {why}")
-
-
-def _some(texts: list[str], limit: int = 6) -> str:
-    return "; ".join([*texts[:limit], *([f"and {len(texts) - limit} more"] if len(texts) > limit else [])])
 
 
 def _parts(leaves: dict[str, Any]) -> str:

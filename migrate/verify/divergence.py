@@ -1,4 +1,4 @@
-"""The first sub-module whose output differs although its inputs agree."""
+"""The first sub-module, and the first statement, whose result differs although what it starts from agrees."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from .measure import Distance, distance, tolerance
 from .record import Step
-from .results import Divergence
+from .results import Divergence, Heat, Statement
 
 
 def first_divergence(torch: Step, jax: Step, mode: str, override: float | None) -> Divergence | None:
@@ -50,3 +50,56 @@ def _told(call: dict[str, Any], mode: str, worst: Distance, why: str) -> Diverge
     number = "" if worst.problem else f": largest error {worst.absolute:.3g} at"
     text = f"{path} ({call['kind']}{again}), {mode} mode: {why}{number} {worst}"
     return Divergence(call["path"], call["kind"], call["call"], mode, worst.absolute, str(worst), text)
+
+
+def heat_of(torch: Step, jax: Step, override: float | None) -> tuple[Heat, ...]:
+    """The errors of what each sub-module gets and gives, in the order in which torch's calls end."""
+    other = {(c["path"], c["call"]): c for c in jax.facts["calls"]}
+    found = []
+    for call in torch.facts["calls"]:
+        match = other.get((call["path"], call["call"]))
+        given = made = None
+        if match is not None:
+            given = _worst(torch, jax, call["inputs"], match["inputs"], override)
+            made = _worst(torch, jax, call["outputs"], match["outputs"], override)
+        errors = [None if d is None else float("inf") if d.problem else d.relative for d in (given, made)]
+        tol = made.tolerance if made is not None else 0.0
+        found.append(Heat(call["path"], call["kind"], errors[0], errors[1], tol))
+    return tuple(found)
+
+
+def first_statement(torch: Step, jax: Step, override: float | None) -> Statement | None:
+    """The first value of a local name, in torch's order, that differs from that of the same name in the same call.
+
+    A name that a function gives equally often in both programs is matched time by time, another one by its last
+    value. Names that one side lacks are passed over: the difference then shows at the next common name.
+    """
+    ours, theirs = _by_name(torch), _by_name(jax)
+    agreed = ""
+    for event in torch.facts["statements"]:
+        key = (event["call"], event["name"])
+        left, right = ours[key], theirs.get(key, [])
+        number = left.index(event)
+        if not right or (len(left) != len(right) and number != len(left) - 1):
+            continue
+        match = right[number] if len(left) == len(right) else right[-1]
+        t = torch.arrays[event["key"]]
+        found = distance(event["name"], t, jax.arrays[match["key"]], tolerance(str(t.dtype), override))
+        places = [f"{e['file']}:{e['line']}" for e in (event, match)]
+        if found.ok:
+            agreed = f"{places[0]} and {places[1]} ({event['name']})"
+            continue
+        function, _, call = event["call"].partition("#")
+        again = f", call {int(call) + 1}" if call != "0" else ""
+        error = "" if found.problem else f": largest error {found.absolute:.3g} at"
+        before = f"; the last that agrees: {agreed}" if agreed else ""
+        text = f"{function}{again}: {event['name']} of {places[0]} and {places[1]}{error} {found}{before}"
+        return Statement(function, event["name"], places[0], places[1], found.absolute, str(found), text)
+    return None
+
+
+def _by_name(step: Step) -> dict[tuple[str, str], list[dict[str, Any]]]:
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for event in step.facts["statements"]:
+        found.setdefault((event["call"], event["name"]), []).append(event)
+    return found

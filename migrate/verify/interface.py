@@ -12,7 +12,7 @@ from .record import Step
 def interface_problems(torch: Step, jax: dict[str, Any], x64: bool) -> Iterable[str]:
     """Differences between the states of the two modules, one text each."""
     facts = torch.facts
-    shapes = {n.removeprefix("sd."): list(a.shape) for n, a in torch.arrays.items()}
+    shapes = {n.removeprefix("sd."): list(a.shape) for n, a in torch.arrays.items() if n.startswith("sd.")}
     state: dict[str, list[int]] = jax["state"]
     for title, names in (
         ("missing in JAX", shapes.keys() - state.keys()),
@@ -41,3 +41,8 @@ def listed(names: Iterable[str]) -> str:
     """The first eight names in one line, and how many more there are."""
     every = list(names)
     return ", ".join(every[:8]) + (f" and {len(every) - 8} more" if len(every) > 8 else "")
+
+
+def first_of(texts: list[str], limit: int = 6) -> str:
+    """The first of some texts in one line, and how many more there are."""
+    return "; ".join([*texts[:limit], *([f"and {len(texts) - limit} more"] if len(texts) > limit else [])])

@@ -98,6 +98,26 @@ def as_torch(name: str, array: Any, orders: Orders) -> Any:
     return array.transpose(orders[name]) if name in orders else array
 
 
+def cast(model: Any, weights: Mapping[str, Any], layers: ModuleType | None, dtype: Any, orders: Orders) -> list[str]:
+    """Give every floating variable another type, with the original's value where there is one.
+
+    Returns the names of those that were made narrower than `dtype` and have no value in `weights`.
+    """
+    made_narrow = []
+    for name, variable in variables(model, layers):
+        value = variable[...]
+        if not jnp.issubdtype(value.dtype, jnp.inexact):
+            continue
+        wanted = dtype if jnp.issubdtype(value.dtype, jnp.floating) else jnp.complex128
+        if name not in weights and value.dtype != wanted:
+            made_narrow.append(name)
+        given = weights.get(name, value)
+        if name in weights and name in orders:
+            given = given.transpose(np.argsort(orders[name]))
+        variable.set_value(jnp.asarray(given, wanted))
+    return made_narrow
+
+
 def state_arrays(named: Variables, orders: Orders) -> dict[str, Any]:
     return {name: as_torch(name, to_numpy(variable[...]), orders) for name, variable in named}
 

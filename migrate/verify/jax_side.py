@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import random
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,9 @@ import numpy as np  # noqa: E402
 import optax  # noqa: E402
 from flax import nnx  # noqa: E402
 
+from .confine import settle  # noqa: E402
 from .jax_model import (  # noqa: E402
     Dropouts,
-    Orders,
     Supplier,
     as_torch,
     layer_module,
@@ -33,24 +34,24 @@ from .jax_model import (  # noqa: E402
     torch_orders,
     variables,
 )
+from .jax_program import Program, configure, wide_types  # noqa: E402
 from .jax_trace import traced  # noqa: E402
-from .jax_values import changed, outputs, scalar_loss, static  # noqa: E402
-from .leaves import fill, specs  # noqa: E402
-from .record import read  # noqa: E402
-from .worker import Item, Result, attempts, perform, read_job, settings  # noqa: E402
+from .jax_values import changed, narrow_types, outputs, scalar_loss, static  # noqa: E402
+from .leaves import same_bits, specs  # noqa: E402
+from .statements import Statements  # noqa: E402
+from .worker import Result, attempts, perform, read_job, settings  # noqa: E402
 
-_configure: Callable[[str, Any], None] = jax.config.update
 _forget_compiled: Callable[[], None] = jax.clear_caches
-_DTYPES = {"f16": jnp.float16, "bf16": jnp.bfloat16}
 
 
 def work(job: Path) -> None:
     """Do every item of a job file. The programs of several items may have modules of the same names."""
-    _configure("jax_default_matmul_precision", "highest")
+    configure("jax_default_matmul_precision", "highest")
     items, options = read_job(job)
     dropouts = Dropouts()
     last = items[0].case
     for item in items:
+        settle(job.parent, item.file.parent)
         if item.case != last:
             _forget_compiled()  # made for other shapes, and large
         last = item.case
@@ -59,20 +60,8 @@ def work(job: Path) -> None:
         forget(root(item.file))
 
 
-class Converted:
-    """One case of the converted program, with the recording of the original beside it."""
-
-    def __init__(self, item: Item, options: Any, dropouts: Dropouts) -> None:
-        assert item.weights is not None
-        self.item, self.case, self.options, self.dropouts = item, item.case, options, dropouts
-        self.torch = read(item.weights)
-        self.names: dict[str, Any] = {}
-        self.layers: Any = None
-        self.supplier = Supplier(options.seed)
-        self.model: Any = None
-        self.orders: Orders = {}
-        self.weights: dict[str, Any] = {}
-        self.loaded = True
+class Converted(Program):
+    """What is recorded of one case of the converted program."""
 
     def steps(self) -> Iterator[tuple[str, Callable[[], Result]]]:
         yield "load", self.load
@@ -84,11 +73,16 @@ class Converted:
         for mode in ("eval", "train"):
             if mode == "train" and self._wanted("dropout"):
                 yield "dropout", self.dropout
+            for name in self.options.precisions:
+                if self._wanted(f"{name} {mode}"):
+                    yield f"{name} {mode}", lambda n=name, m=mode: self.precise(n, m)  # type: ignore[misc]
             for kind, run in (("forward", self.forward), ("gradient", self.gradient)):
                 for way, jitted in ways if self._wanted(f"{kind} {mode}") else ():
                     yield f"{kind} {mode} {way}", lambda r=run, m=mode, j=jitted: r(m, j)  # type: ignore[misc]
         for way, jitted in ways if self._wanted("behaviour") else ():
             yield f"behaviour {way}", lambda j=jitted: self.behaviour(j)  # type: ignore[misc]
+        if self._wanted("determinism"):
+            yield "determinism", self.determinism
 
     def _wanted(self, step: str) -> bool:
         """Whether the original took a step, so that there is something to compare with."""
@@ -101,15 +95,14 @@ class Converted:
     def load(self) -> Result:
         if self.options.device == "gpu" and jax.default_backend() == "cpu":
             raise RuntimeError(f"no GPU here: JAX sees only {jax.devices()[0]}; run without --device gpu")
-        _configure("jax_enable_x64", any(s.dtype == "f64" for _, s in specs(self.case)))
+        configure("jax_enable_x64", any(s.dtype == "f64" for _, s in specs(self.case)))
         layer_file = self.item.file.parent / "nnx_layers.py"
         if layer_file.is_file() and layer_file != self.item.file:
             self.dropouts.wrap(load(layer_file))
         self.names = namespace(load(self.item.file))
         self.layers = layer_module(self.item.file.parent)
         versions = {m.__name__: m.__version__ for m in (jax, flax, optax)}
-        x64 = jax.dtypes.canonicalize_dtype(np.float64) == np.float64
-        return {}, {"versions": versions, "device": str(jax.devices()[0]), "x64": bool(x64)}
+        return {}, {"versions": versions, "device": str(jax.devices()[0]), "x64": wide_types()}
 
     def build(self) -> Result:
         """Build the module and take its interface down; raise where the weights cannot be carried over."""
@@ -117,7 +110,7 @@ class Converted:
             if not callable(self.supplier.evaluate(self.case.target, self.names)):
                 raise TypeError(f"{self.case.target} is not callable")
             return {}, {"module": False}
-        self.model = self._built()
+        self.model = self.built()
         named = variables(self.model, self.layers)
         self.orders = torch_orders(self.model, self.layers)
         facts = {
@@ -129,7 +122,8 @@ class Converted:
             "layers": None if self.layers is None else self.layers.__name__,
         }
         step = self.torch.get("build")
-        self.weights = {n.removeprefix("sd."): a for n, a in step.arrays.items()}
+        self.weights = {n[3:]: a for n, a in step.arrays.items() if n.startswith("sd.")}
+        self.temporaries = {n[4:]: a for n, a in step.arrays.items() if n.startswith("tmp.")}
         try:
             load_weights(self.model, self.weights, self.layers)
         except (KeyError, ValueError) as error:
@@ -140,126 +134,169 @@ class Converted:
     def _shape(self, name: str, variable: Any) -> list[int]:
         return [variable.shape[i] for i in self.orders.get(name, range(variable.ndim))]
 
-    def _built(self) -> Any:
-        np.random.seed(self.options.seed)
-        random.seed(self.options.seed)
-        self.supplier = Supplier(self.options.seed)
-        model = self.supplier.evaluate(self.case.build or "", self.names)
-        if not isinstance(model, nnx.Module):
-            raise TypeError(f"{self.case.build} gives {type(model).__name__}, not a flax.nnx.Module")
-        return model
-
-    def _fresh(self, mode: str, dropout: bool = False) -> Any:
-        """A new module with the original's weights (a copy would lose the order of its attributes)."""
-        if self.case.build is None:
-            return None
-        model = self._built()
-        load_weights(model, self.weights, self.layers)
-        model.train() if mode == "train" else model.eval()
-        self.dropouts.off = not dropout
-        if not dropout:
-            self.dropouts.silence(model)
-        return model
-
-    def _inputs(self) -> dict[str, Any]:
-        arrays = self.torch.get("load").arrays
-        return {n: jnp.asarray(arrays[f"in.{n}"], _DTYPES.get(s.dtype)) for n, s in specs(self.case)}
-
-    def _call(self, model: Any, inputs: dict[str, Any]) -> Any:
-        args, kwargs = fill(self.case, lambda name, _: inputs[name])
-        if model is None:
-            return self.supplier.call(self.supplier.evaluate(self.case.target, self.names), *args, **kwargs)
-        return self.supplier.call(getattr(model, self.case.target) if self.case.target else model, *args, **kwargs)
-
-    def _run(self, model: Any, jitted: bool) -> Result:
-        """Arrays and facts of one forward call; under jit the values that are not arrays are kept at tracing."""
-        if not jitted:
-            return outputs(self._call(model, self._inputs()))
-        kept: list[Any] = []
-
-        def function(model: Any, inputs: dict[str, Any]) -> dict[str, Any]:
-            arrays, others = static(self._call(model, inputs))
-            kept[:] = [others]
-            return arrays
-
-        arrays = nnx.jit(function)(model, self._inputs())
-        return outputs({**kept[0], **arrays}, order=list(kept[0]))
-
     def dropout(self) -> Result:
         """Whether train mode draws random numbers as the program stands, and the drop rates that it used."""
         self.dropouts.rates.clear()
-        model = self._fresh("train", dropout=True)
-        first = self._run(model, False)[0]
+        model = self.fresh("train", dropout=True)
+        first = self.run(model, False)[0]
         parts = [m for _, m in nnx.iter_modules(model)] if model is not None else []
-        differs = any(changed(first, self._run(model, False)[0]) for _ in range(attempts(parts)))
+        differs = any(changed(first, self.run(model, False)[0]) for _ in range(attempts(parts)))
         return {}, {"random": differs, "rates": sorted(self.dropouts.rates)}
 
     def forward(self, mode: str, jitted: bool) -> Result:
-        model = self._fresh(mode)
-        named = variables(model, self.layers) if model is not None else []
-        arrays, facts = self._run(model, jitted)
-        for name, variable in named:
+        model = self.fresh(mode)
+        arrays, facts = self.run(model, jitted)
+        arrays |= self._state(model)
+        if self._facts(f"forward {mode}")["random"] and not jitted:
+            facts["random"] = changed(arrays, self.run(model, False)[0])
+        return arrays, facts | ({"traces": self.count(), "calls": 2} if jitted else {})
+
+    def _state(self, model: Any) -> dict[str, Any]:
+        """Buffers, and parameters that a call has changed."""
+        arrays = {}
+        for name, variable in variables(model, self.layers) if model is not None else []:
             value = as_torch(name, to_numpy(variable[...]), self.orders)
             if not isinstance(variable, nnx.Param) or not _same(value, self.weights.get(name)):
                 arrays[f"state.{name}"] = value
-        if self._facts(f"forward {mode}")["random"] and not jitted:
-            facts["random"] = changed(arrays, self._run(model, False)[0])
-        return arrays, facts
+        return arrays
 
     def gradient(self, mode: str, jitted: bool) -> Result:
-        model = self._fresh(mode)
-        inputs = self._inputs()
+        return self._gradient(self.fresh(mode), jitted)[0], {}
+
+    def _gradient(self, model: Any, jitted: bool) -> tuple[dict[str, Any], Result]:
+        """Loss and gradients; and what the call returned."""
+        inputs = self.inputs()
         floating = {n: v for n, v in inputs.items() if jnp.issubdtype(v.dtype, jnp.floating)}
+        kept: list[Any] = []
 
         def loss(model: Any, floating: dict[str, Any]) -> Any:
-            return scalar_loss(self._call(model, {**inputs, **floating}), None, mean=False)
+            result = self.call(model, {**inputs, **floating})
+            arrays, others = static(result)
+            kept[:] = [others]
+            value = scalar_loss(result, self.case.loss, mean=True)
+            return scalar_loss(result, None, mean=False), (value, arrays)
 
         if model is None:
-            function: Any = jax.grad(lambda f: loss(None, f))
-            found = (jax.jit(function) if jitted else function)(floating)
-            return {f"in.{n}": to_numpy(g) for n, g in found.items()}, {}
-        paths = paths_of_parameters(model, variables(model, self.layers))
-        function = nnx.grad(loss, argnums=(0, 1))
-        grads, found = (nnx.jit(function) if jitted else function)(model, floating)
-        arrays = {f"in.{n}": to_numpy(g) for n, g in found.items()}
-        known = set(self._facts("build")["parameters"])
-        for path, grad in nnx.to_flat_state(grads):
+            function: Any = jax.grad(lambda f: loss(None, f), has_aux=True)
+            found, (value, results) = (jax.jit(function) if jitted else function)(floating)
+            grads = {}
+        else:
+            paths = paths_of_parameters(model, variables(model, self.layers))
+            function = nnx.grad(loss, argnums=(0, 1), has_aux=True)
+            (state, found), (value, results) = (nnx.jit(function) if jitted else function)(model, floating)
+            grads = self._named_gradients(state, paths)
+        arrays = {**grads, **{f"in.{n}": to_numpy(g) for n, g in found.items()}, "loss": to_numpy(value)}
+        return arrays, outputs({**kept[0], **results}, order=list(kept[0]))
+
+    def _named_gradients(self, state: Any, paths: dict[tuple[str, ...], list[str]]) -> dict[str, Any]:
+        known, arrays = set(self._facts("build")["parameters"]), {}
+        for path, grad in nnx.to_flat_state(state):
             names = paths[tuple(map(str, path))]
             name = next((n for n in names if n in known), names[0])
             arrays[f"grad.{name}"] = as_torch(name, to_numpy(grad[...]), self.orders)
-        return arrays, {}
+        return arrays
 
     def behaviour(self, jitted: bool) -> Result:
         """The optimizer steps of the original; what it has frozen is left out of the optimizer here too."""
-        model = self._fresh("train")
+        model = self.fresh("train")
         named = variables(model, self.layers)
         frozen = set(self._facts("build")["frozen"])
         paths = paths_of_parameters(model, named)
         held = {path for path, names in paths.items() if frozen & set(names)}
         trained = nnx.All(nnx.Param, nnx.Not(lambda path, _: tuple(map(str, path)) in held))
         lr = self.options.lr
-        kinds = {"sgd": optax.sgd, "adam": optax.adam, "adamw": lambda r: optax.adamw(r, weight_decay=1e-2)}
-        optimizer = nnx.Optimizer(model, kinds[self.options.optimizer](lr), wrt=trained)
+        kinds = {"sgd": optax.sgd, "adam": optax.adam, "adamw": partial(optax.adamw, weight_decay=1e-2)}
+        rule = optax.inject_hyperparams(kinds[self.options.optimizer])(lr)
+        optimizer = nnx.Optimizer(model, rule, wrt=trained)
+        traces: list[int] = []
 
         def step(model: Any, optimizer: Any, inputs: dict[str, Any]) -> Any:
+            traces.append(1)
+
             def loss(model: Any) -> Any:
-                return scalar_loss(self._call(model, inputs), self.case.loss, mean=True)
+                return scalar_loss(self.call(model, inputs), self.case.loss, mean=True)
 
             value, grads = nnx.value_and_grad(loss, argnums=nnx.DiffState(0, trained))(model)
             optimizer.update(model, grads)
             return value
 
         run = nnx.jit(step) if jitted else step
-        losses = [float(run(model, optimizer, self._inputs())) for _ in range(self.options.steps)]
+        losses, rates = [], []
+        for _ in range(self.options.steps):
+            losses.append(float(run(model, optimizer, self.inputs())))
+            rates.append(float(optimizer.opt_state.hyperparams["learning_rate"][...]))
         values = state_arrays(named, self.orders)
         arrays = {f"param.{n}": values[n] for n, v in named if isinstance(v, nnx.Param)}
         arrays |= {f"buffer.{n}": values[n] for n, v in named if not isinstance(v, nnx.Param)}
-        return arrays | {"losses": np.asarray(losses)}, {}
+        arrays |= {"losses": np.asarray(losses), "rates": np.asarray(rates)}
+        return arrays, {"traces": len(traces), "calls": self.options.steps} if jitted else {}
 
-    def trace(self, mode: str) -> Result:
-        model = self._fresh(mode)
-        return traced(model, lambda: self._call(model, self._inputs()))
+    def precise(self, name: str, mode: str) -> Result:
+        """Outputs, buffers and gradients in another precision, and whether narrower numbers came up on the way."""
+        with self.precisely(name):
+            try:  # eagerly each operation would be compiled anew for this type
+                arrays, facts = self._whole(mode, True)
+            except Exception:  # shapes or control flow that depend on values
+                arrays, facts = self._whole(mode, False)
+            made = self.made_narrow
+            narrow = [*made, *self._narrow(mode)] if name == "float64" else []
+        return arrays, {**facts, "narrow": narrow}
+
+    def _whole(self, mode: str, jitted: bool) -> Result:
+        if not self._wanted(f"gradient {mode}"):
+            return self.forward(mode, jitted)
+        model = self.fresh(mode)
+        gradients, (arrays, facts) = self._gradient(model, jitted)
+        return {**arrays, **gradients, **self._state(model)}, facts
+
+    def _narrow(self, mode: str) -> list[str]:
+        """The floating types narrower than float64 in the program as JAX traces it; "unknown" when it cannot be."""
+        model = self.fresh(mode)
+        definition, state = nnx.split(model) if model is not None else (None, None)
+
+        def function(state: Any, inputs: dict[str, Any]) -> Any:
+            return static(self.call(None if definition is None else nnx.merge(definition, state), inputs))[0]
+
+        try:
+            return narrow_types(jax.make_jaxpr(function)(state, self.inputs()))
+        except Exception:  # shapes or control flow that depend on values
+            return ["unknown"]
+
+    def determinism(self) -> Result:
+        """Whether a run with the same seed gives the same again, drop rates as they are."""
+        mode = "train" if self.case.build is not None else "eval"
+        runs = []
+        for _ in range(2):
+            self.supplier = Supplier(self.options.seed)
+            runs.append(self.run(self.fresh(mode, dropout=True), False)[0])
+        return {}, {"changed": changed(*runs), "same bits": same_bits(*runs)}
+
+    def trace(self, wanted: str) -> Result:
+        """As the trace of the original."""
+        mode, _, precision = wanted.partition(" ")
+        statements = Statements(root(self.item.file), _array, lambda _: 0)
+
+        def run() -> None:
+            given = self.inputs()
+            with statements:
+                self.call(model, given)
+
+        with self.precisely(precision) if precision else nullcontext():
+            model = self.fresh(mode)
+            arrays: dict[str, Any] = {}
+            facts: dict[str, Any] = {"calls": []}
+            if model is None:
+                run()
+            else:
+                arrays, facts = traced(model, run)
+        more, about = statements.result
+        return {**arrays, **more}, {**facts, **about}
 
 
 def _same(now: Any, before: Any) -> bool:
     return before is not None and np.array_equal(now, before, equal_nan=True)
+
+
+def _array(value: Any) -> Any:
+    known = isinstance(value, (jax.Array, np.ndarray)) and not isinstance(value, jax.core.Tracer)
+    return to_numpy(value) if known and value.dtype.kind in "biufc" else None

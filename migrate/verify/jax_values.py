@@ -63,6 +63,25 @@ def scalar_loss(result: Any, path: str | None, mean: bool) -> Any:
     return total / size if mean else total
 
 
+def narrow_types(program: Any) -> list[str]:
+    """The floating types narrower than float64 that occur in a traced program, its inner programs included."""
+    seen: set[str] = set()
+
+    def walk(jaxpr: Any) -> None:
+        for variable in [*jaxpr.constvars, *jaxpr.invars, *(v for e in jaxpr.eqns for v in (*e.invars, *e.outvars))]:
+            dtype = getattr(variable.aval, "dtype", None)
+            if str(dtype) in ("float32", "float16", "bfloat16", "complex64"):
+                seen.add(str(dtype))
+        for equation in jaxpr.eqns:
+            for value in jax.tree.leaves(list(equation.params.values()), is_leaf=lambda p: hasattr(p, "eqns")):
+                inner = getattr(value, "jaxpr", value)
+                if hasattr(inner, "eqns"):
+                    walk(inner)
+
+    walk(program.jaxpr)
+    return sorted(seen)
+
+
 def changed(first: dict[str, Any], second: dict[str, Any]) -> list[str]:
     """Names of the outputs that differ between two calls."""
     return [

@@ -7,6 +7,7 @@ program neither torch nor jaxmigrate can be imported, and the user's modules may
 from __future__ import annotations
 
 import importlib.util
+import json
 import sys
 from pathlib import Path
 
@@ -21,6 +22,9 @@ def main() -> None:
     package = importlib.util.module_from_spec(spec)
     sys.modules["_verify"] = package
     spec.loader.exec_module(package)
+    options = json.loads(job.read_text(encoding="utf-8"))["options"]
+    confine = importlib.import_module("_verify.confine").confine
+    confine(job.parent, int(options["memory"] * (1 << 30)), side == "jax" and options["device"] == "gpu")
     sys.argv = [str(job)]
     importlib.import_module(f"_verify.{side}_side").work(job)
 

@@ -83,6 +83,14 @@ def draw(case: Case, seed: int) -> dict[str, Any]:
     return arrays
 
 
+def same_bits(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
+    """Whether two sets of NumPy arrays are the same, bit by bit (a NaN is equal to itself)."""
+    return first.keys() == second.keys() and all(
+        a.dtype == second[n].dtype and a.shape == second[n].shape and a.tobytes() == second[n].tobytes()
+        for n, a in first.items()
+    )
+
+
 def weights_of_loss(size: int) -> Any:
     """The fixed weights w of the scalar sum(w * output) that gradients are taken of: cos(0), cos(1), ..."""
     import numpy as np

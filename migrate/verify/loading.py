@@ -94,6 +94,10 @@ def explain(error: BaseException, folder: Path) -> str:
     place = (own or frames)[-1] if frames else None
     text = " ".join(str(error).split())
     text = text if len(text) <= 300 else text[:300] + " ..."
+    if isinstance(error, PermissionError):
+        text += ": a program that is verified can write in its scratch folder only"
+    if isinstance(error, MemoryError):
+        text = text or "the limit of memory is reached"
     where = f" ({Path(place.filename).name}:{place.lineno})" if place else ""
     return f"{type(error).__name__}{': ' if text else ''}{text}{where}"
 

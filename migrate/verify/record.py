@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 _LOG = "steps.jsonl"
+_END = "end"
+LIMIT = 2 << 30  # bytes of arrays that one step may hand over
 
 
 class Recorder:
@@ -26,12 +28,20 @@ class Recorder:
         """Record the arrays (NumPy) and the facts (plain data) of a step that went well."""
         import numpy as np
 
+        size = sum(int(getattr(a, "nbytes", 0)) for a in (arrays or {}).values())
+        if size > LIMIT:
+            self.failed(step, f"its results are {size / (1 << 30):.1f} GB of numbers, too large to compare")
+            return
         if arrays:
             np.savez(self._arrays(step), **arrays)
         self._line({"step": step, **facts})
 
     def failed(self, step: str, error: str, **facts: Any) -> None:
         self._line({"step": step, "error": error, **facts})
+
+    def end(self) -> None:
+        """Say that nothing follows."""
+        self._line({_END: True})
 
     def _arrays(self, step: str) -> Path:
         return self.folder / f"{step.replace(' ', '-')}.npz"
@@ -70,6 +80,17 @@ class Recording:
         return Step({"missing": f"the process had {self.ended}" if self.ended else "no such step was taken"})
 
 
+def started(folder: Path) -> bool:
+    """Whether a worker has begun with the item that records there."""
+    return (folder / _LOG).is_file()
+
+
+def finished(folder: Path) -> bool:
+    """Whether a worker has done all that the item asks for."""
+    log = folder / _LOG
+    return log.is_file() and log.read_bytes().endswith(json.dumps({_END: True}).encode() + b"\n")
+
+
 def read(folder: Path, ended: str = "") -> Recording:
     """Read a recording back, with the end of its process as the caller saw it."""
     import numpy as np
@@ -78,7 +99,12 @@ def read(folder: Path, ended: str = "") -> Recording:
     running = ""
     log = folder / _LOG
     for line in log.read_text(encoding="utf-8").splitlines() if log.is_file() else []:
-        facts = json.loads(line)
+        try:
+            facts = json.loads(line)
+        except ValueError:
+            continue  # the process ended while it wrote
+        if _END in facts:
+            continue
         if "begin" in facts:
             running = facts["begin"]
             continue

@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 SCHEMA = "jaxmigrate-verify/1"
 
-Verdict = Literal["equal", "different", "shapes only", "eager only", "failed", "not run"]
+# "equal": numbers of the two programs were compared and agree. "holds": a property of the converted program alone.
+Verdict = Literal["equal", "holds", "different", "shapes only", "eager only", "recompiles", "failed", "not run"]
 
 # What a stage's error may be, by the type of the numbers. float16 and bfloat16 carry 11 and 8 bits.
 TOLERANCES = {"float64": 1e-10, "float32": 2e-5, "float16": 5e-3, "bfloat16": 4e-2}
@@ -17,7 +18,11 @@ BEHAVIOUR_FACTOR = 5.0  # rounding grows over the steps of an optimizer
 
 @dataclass(frozen=True)
 class VerifyOptions:
-    """How to verify. `tolerance` replaces the table by dtype; `timeout` is seconds for each process and case."""
+    """How to verify. `tolerance` replaces the table by dtype; `timeout` is seconds for each process and case.
+
+    `memory` is the limit for each process in GB, 0 is none; `precisions` are the further types to run with, each a
+    check of its own: "float64" separates rounding from error, "bfloat16" is what training often runs in.
+    """
 
     device: Literal["cpu", "gpu"] = "cpu"
     tolerance: float | None = None
@@ -26,6 +31,8 @@ class VerifyOptions:
     optimizer: str = "sgd"
     seed: int = 0
     timeout: float = 300.0
+    memory: float = 16.0
+    precisions: tuple[str, ...] = ("float64",)
     jit: bool = True
     eager: bool = True
     divergence: bool = True
@@ -65,6 +72,30 @@ class Divergence:
 
 
 @dataclass(frozen=True)
+class Statement:
+    """The first statement that gives a name another value than the other program's statement does."""
+
+    function: str
+    name: str
+    torch: str
+    jax: str
+    error: float
+    where: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Heat:
+    """One sub-module of the traced run: the relative errors of its inputs and its output, None where unmatched."""
+
+    path: str
+    kind: str
+    given: float | None
+    made: float | None
+    tolerance: float
+
+
+@dataclass(frozen=True)
 class CaseReport:
     """The stages of one case in order, the first divergence when there is one, and what was assumed on the way."""
 
@@ -72,6 +103,9 @@ class CaseReport:
     stages: tuple[Stage, ...]
     divergence: Divergence | None = None
     notes: tuple[str, ...] = ()
+    statement: Statement | None = None
+    heat: tuple[Heat, ...] = ()
+    curves: tuple[tuple[str, tuple[float, ...]], ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -122,6 +156,9 @@ def report_json(report: VerifyReport) -> dict[str, Any]:
                 "ok": c.ok,
                 "notes": list(c.notes),
                 "stages": [{k: _plain(v) for k, v in asdict(s).items()} for s in c.stages],
+                "statement": None if c.statement is None else {k: _plain(v) for k, v in asdict(c.statement).items()},
+                "curves": {name: [_plain(v) for v in values] for name, values in c.curves},
+                "heat": [{k: _plain(v) for k, v in asdict(h).items()} for h in c.heat],
                 "divergence": None if c.divergence is None else {k: _plain(v) for k, v in asdict(c.divergence).items()},
             }
             for c in report.cases

@@ -12,10 +12,12 @@ if TYPE_CHECKING:
 
 _STYLES = {
     "equal": "green",
+    "holds": "green",
     "different": "bold red",
     "failed": "bold red",
     "shapes only": "yellow",
     "eager only": "yellow",
+    "recompiles": "yellow",
     "not run": "dim",
 }
 
@@ -34,6 +36,8 @@ def render_table(report: VerifyReport, console: Console) -> None:
         console.print(_table(case))
         for note in case.notes:
             console.print(f"note: {escape(note)}")
+        if case.statement is not None:
+            console.print(f"[bold red]first statement:[/bold red] {escape(case.statement.text)}")
         if case.divergence is not None:
             console.print(f"[bold red]first divergence:[/bold red] {escape(case.divergence.text)}")
     console.print()
@@ -60,7 +64,7 @@ def _table(case: CaseReport) -> Table:
     for stage in case.stages:
         style = _STYLES[stage.verdict]
         numbers = [_number(n) for n in (stage.max_abs, stage.max_rel, stage.tolerance)]
-        table.add_row(stage.name, stage.how, f"[{style}]{stage.verdict}[/{style}]", *numbers, escape(_found(stage)))
+        table.add_row(stage.name, stage.how, f"[{style}]{stage.verdict}[/{style}]", *numbers, escape(found(stage)))
     return table
 
 
@@ -68,6 +72,7 @@ def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.1e}"
 
 
-def _found(stage: Stage) -> str:
+def found(stage: Stage) -> str:
+    """What was compared, where the largest difference is, and why a stage was not run: one text."""
     worst = f"largest at {stage.worst}" if stage.worst and stage.verdict == "different" else ""
     return "; ".join(part for part in (stage.compared, worst, stage.detail) if part)

@@ -8,10 +8,28 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from .leaves import flatten
 from .torch_values import to_numpy
 from .worker import Result
+
+_NARROW = (torch.float32, torch.float16, torch.bfloat16, torch.complex64)
+
+
+class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Notes the floating types narrower than float64 of all that operations take and give while it is on."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.seen: set[str] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for _, leaf in flatten([args, kwargs or {}, result]):
+            if isinstance(leaf, torch.Tensor) and leaf.dtype in _NARROW:
+                self.seen.add(str(leaf.dtype).removeprefix("torch."))
+        return result
 
 
 def traced(module: nn.Module, call: Callable[[], Any]) -> Result:

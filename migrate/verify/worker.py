@@ -32,11 +32,11 @@ class Item:
 
     def plain(self) -> dict[str, Any]:
         return {
-            "file": str(self.file),
+            "file": str(self.file.resolve()),
             "case": self.case.text,
             "overrides": self.case.overrides,
-            "out": str(self.out),
-            "weights": None if self.weights is None else str(self.weights),
+            "out": str(self.out.resolve()),
+            "weights": None if self.weights is None else str(self.weights.resolve()),
             "trace": self.trace,
         }
 
@@ -82,9 +82,10 @@ def perform(item: Item, steps: Iterable[tuple[str, Callable[[], Result]]]) -> No
         except BaseException as error:  # a user's module may also raise SystemExit
             recorder.failed(name, explain(error, item.file.parent), kind=type(error).__name__)
             if name in FATAL:
-                return
+                break
         else:
             recorder.done(name, arrays, **facts)
+    recorder.end()
 
 
 def drop_rates(module: Any) -> list[str]:

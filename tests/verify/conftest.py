@@ -35,7 +35,7 @@ class Golden:
 @pytest.fixture(scope="session")
 def golden(tmp_path_factory: pytest.TempPathFactory) -> Golden:
     scratch = tmp_path_factory.mktemp("golden")
-    options = VerifyOptions()
+    options = VerifyOptions(precisions=())
     cases = {name: parse_case(text) for name, text in EXAMPLES.items()}
     recordings = run_original([(MODULES / n / "torch_in.py", c) for n, c in cases.items()], options, scratch)
     folders = {name: scratch / str(i) for i, name in enumerate(cases)}

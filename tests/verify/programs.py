@@ -165,3 +165,42 @@ PAIRS = {
         ),
     ),
 }
+
+CANCEL_TORCH = TORCH + "def fn(x):\n    y = 1e4 + x\n    return ((y * y).mean() - y.mean() ** 2).reshape(1)\n"
+CANCEL_JAX = JAX + "def fn(x):\n    y = 1e4 + x\n    return (jnp.mean(y * y) - jnp.mean(y) ** 2).reshape(1)\n"
+PRECISE = {
+    "hidden error": Pair(
+        "fn(f32[64])",
+        TORCH + "def fn(x):\n    return (x - x.mean()) / (x.var(correction=0) + 1e-5) ** 0.5\n",
+        JAX + "def fn(x):\n    return (x - x.mean()) / (x.var() + 1e-6) ** 0.5\n",
+    ),
+    "ill-conditioned": Pair("fn(f32[4096])", CANCEL_TORCH, CANCEL_JAX),
+    "wrong and ill-conditioned": Pair("fn(f32[4096])", CANCEL_TORCH, CANCEL_JAX.replace("1e4 + x", "1e4 + 1.001 * x")),
+    "rounds worse": Pair(
+        "fn(f32[4096])",
+        TORCH + "def fn(x):\n    y = 1e3 + x\n    return ((y - y.mean()) ** 2).mean().reshape(1)\n",
+        JAX + "def fn(x):\n    y = 1e3 + x\n    return (jnp.mean(y * y) - jnp.mean(y) ** 2).reshape(1)\n",
+    ),
+    "float32 inside": Pair(
+        "fn(f32[64])",
+        TORCH + "def fn(x):\n    return torch.exp(x.float() / 3).mean()\n",
+        JAX + "def fn(x):\n    return jnp.mean(jnp.exp(x.astype(jnp.float32) / 3))\n",
+    ),
+    "another seed": Pair(
+        "fn(f32[8])",
+        TORCH + "def fn(x):\n    return torch.rand(8) * x\n",
+        JAX
+        + "import os\ndef fn(x):\n    seed = int.from_bytes(os.urandom(3))\n"
+        + "    return jax.random.uniform(jax.random.key(seed), (8,)) * x\n",
+    ),
+    "compiles each time": Pair(
+        "fn(f32[8])",
+        TORCH + "def fn(x):\n    return torch.sin(x)\n",
+        JAX + "def fn(x):\n    jax.clear_caches()\n    return jnp.sin(x)\n",
+    ),
+    "jit sees another world": Pair(
+        "fn(f32[8])",
+        TORCH + "def fn(x):\n    return torch.sin(x)\n",
+        JAX + "def fn(x):\n    return jnp.sin(x) if not isinstance(x, jax.core.Tracer) else jnp.sin(x) + 1\n",
+    ),
+}

@@ -6,11 +6,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from verify.conftest import MODULES, Golden
 
 from jaxmigrate.verify import CaseReport
 from jaxmigrate.verify.run import compare_case, run_converted
-
-from .conftest import MODULES, Golden
 
 
 @dataclass(frozen=True)
@@ -23,6 +22,7 @@ class Slip:
     old: str
     new: str
     file: str = "jax_out.py"
+    place: str = ""
 
 
 LAYERS = "nnx_layers.py"
@@ -93,7 +93,7 @@ def write_slip(slip: Slip, folder: Path) -> Path:
 def reports(golden: Golden, tmp_path_factory: pytest.TempPathFactory) -> dict[str, CaseReport]:
     """Every slip, run in one process, eagerly."""
     root = tmp_path_factory.mktemp("slips")
-    options = replace(golden.options, jit=False, steps=0)
+    options = replace(golden.options, jit=False, steps=0, precisions=())
     programs = [
         (write_slip(s, root / str(i)), golden.cases[s.module], golden.folders[s.module]) for i, s in enumerate(SLIPS)
     ]

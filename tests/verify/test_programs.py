@@ -27,7 +27,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def reports(folder: Path) -> Reports:
-    options = VerifyOptions(steps=2)
+    options = VerifyOptions(steps=2, precisions=())
     cases = [parse_case(p.example) for p in PAIRS.values()]
     before = [(folder / str(i) / "before.py", c) for i, c in enumerate(cases)]
     torch = run_original(before, options, folder / "torch")

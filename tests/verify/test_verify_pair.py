@@ -91,6 +91,21 @@ def test_first_divergence_is_the_innermost(report: VerifyReport) -> None:
     assert found.text.startswith("body.1.act (Act), eval mode: its inputs agree and its output differs")
 
 
+def test_first_statement_is_named_with_both_lines(report: VerifyReport) -> None:
+    found = report.cases[1].statement
+    assert found is not None and report.cases[0].statement is None
+    line = next(n for n, text in enumerate(AFTER.splitlines(), 1) if "+ self.wrong" in text)
+    assert (found.function, found.name, found.jax) == ("Act.__call__", "return", f"net_jax.py:{line}")
+    assert "Act.__call__, call 2: return of net.py:6" in found.text
+
+
+def test_errors_of_the_tree_and_curves(report: VerifyReport) -> None:
+    errors = {h.path: h for h in report.cases[1].heat}
+    assert errors["body.0"].made is not None and errors["body.0"].made <= errors["body.0"].tolerance
+    assert errors["body.1.act"].made == pytest.approx(0.01, rel=0.1)
+    assert [name for name, _ in report.cases[1].curves] == ["torch", "JAX, eager", "JAX, jit"]
+
+
 def test_json(report: VerifyReport) -> None:
     data = json.loads(json.dumps(report_json(report), allow_nan=False))
     assert data["schema"] == "jaxmigrate-verify/1"
