@@ -31,6 +31,10 @@ def verify(
     ] = None,
     example: Annotated[str, typer.Option(metavar="CALL", help='Both in one: "Net(8)(f32[4, 8])".')] = "",
     case: Annotated[Path | None, typer.Option(metavar="TOML", help="A file of cases.")] = None,
+    name_map: Annotated[
+        str,
+        typer.Option("--map", metavar="auto|FILE", help="CONVERTED is hand-written: find its names, or read a map."),
+    ] = "",
     device: Annotated[Device, typer.Option(help="Where the converted program runs.")] = Device.cpu,
     steps: Annotated[int, typer.Option(min=0, help="Optimizer steps to compare.")] = 3,
     tolerance: Annotated[
@@ -59,7 +63,7 @@ def verify(
     [[tool.jaxmigrate.verify]] in pyproject.toml, or by the options.
     """
     from .verify import VerifyOptions
-    from .verifying import Outputs, What, run_verify
+    from .verifying import Outputs, What, load_map, run_verify
 
     if (inputs and not build) or sum(map(bool, (build, example, case))) > 1:
         raise typer.BadParameter("say what to run in one way: --build with --input, --example, or --case")
@@ -68,7 +72,13 @@ def verify(
         raise typer.BadParameter("--write-test needs CONVERTED: the test runs both files")
     precisions = tuple(dict.fromkeys(p.value for p in precision or [Precision.float64] if p is not Precision.none))
     options = VerifyOptions(
-        device.value, tolerance=tolerance, steps=steps, timeout=timeout, memory=memory, precisions=precisions
+        device.value,
+        tolerance=tolerance,
+        steps=steps,
+        timeout=timeout,
+        memory=memory,
+        precisions=precisions,
+        map=load_map(name_map),
     )
     outputs = Outputs(html, junit, write_test, as_json)
     return run_verify(original, converted, what, options, tuple(rules or ()), outputs=outputs, dry_run=dry_run)

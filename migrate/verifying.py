@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from .config import ExitCode
 from .files import InputError, decode, read_bytes
@@ -145,3 +146,15 @@ def _write(
         (outputs.test, lambda: test_file(report.original, converted, cases, options, outputs.test or Path())),
     ]
     write_all([Write(path, text().encode("utf-8")) for path, text in texts if path is not None])
+
+
+def load_map(name: str) -> dict[str, Any] | None:
+    """The name map that `--map` asks for as plain data; None without it. Raises InputError."""
+    from .verify.mapping import read_map
+
+    if not name:
+        return None
+    try:
+        return {} if name == "auto" else read_map(Path(name)).plain()
+    except CaseError as error:
+        raise InputError(str(error)) from error

@@ -198,13 +198,13 @@ class Comparison:
         if isinstance(sides, Stage):
             return sides
         t, j = sides
-        facts, weights = self.torch.get("build").facts, self.torch.get("build").arrays
+        weights = self.torch.get("build").arrays
         random = bool(t.facts["random"])
         tally = Tally()
         names = [k for k in {**t.arrays, **j.arrays} if k.startswith("state.")]
         for key in names:
             shown = key.removeprefix("state.")
-            if shown in facts["temporary"] and key not in j.arrays:
+            if shown in self.temporary() and key not in j.arrays:
                 continue  # JAX may keep it as a plain constant
             before = weights.get(f"sd.{shown}")
             a, b = t.arrays.get(key, before), j.arrays.get(key, before)
@@ -220,7 +220,10 @@ class Comparison:
         return self.stage(name, way, tally, f"{len(tally.found)} after one call", [], details, random)
 
     def temporary(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.torch.get("build").facts["temporary"]
+        facts = self.torch.get("build").facts
+        found: dict[str, Any] = dict(facts["temporary"])
+        if "mapping" in self.jax.get("build").facts:
+            found |= {n: [] for n in facts["buffers"] if n.endswith("num_batches_tracked")}
         return found
 
     def tolerance(self, dtype: str, factor: float = 1.0) -> float:
@@ -270,6 +273,10 @@ class Comparison:
             {n for m in ("eval", "train") for n in self.torch.get(f"forward {m}").facts.get("written", [])}
         ):
             self.notes.append(f"torch writes to its inputs in place ({listed(written)}); JAX arrays cannot change")
+        mapping = self.jax.get("build").facts.get("mapping", {"names": {}, "guessed": []})
+        if renamed := [f"{t} = {j}" for t, j in mapping["names"].items() if t != j]:
+            self.notes.append(f"names of the state: {listed(renamed)}")
+        self.notes += [f"the name map was not decided by names and shapes: {guess}" for guess in mapping["guessed"]]
         trainable = set(self.jax.get("build").facts.get("parameters", []))
         if frozen := sorted(set(facts.get("frozen", [])) & trainable):
             self.notes.append(f"frozen in torch, nnx.Param in JAX (the optimizer needs a filter): {listed(frozen)}")

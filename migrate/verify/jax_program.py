@@ -10,11 +10,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import nnx
+from flax import linen, nnx
 
+from .jax_mapped import FromLinen
 from .jax_model import Dropouts, Orders, Supplier, cast, load_weights
 from .jax_values import outputs, static
 from .leaves import fill, specs
+from .mapping import NameMap, from_plain
 from .record import read
 from .worker import Item, Result
 
@@ -44,14 +46,23 @@ class Program:
         self.temporaries: dict[str, Any] = {}
         self.loaded = True
         self.precision: Any = None
+        self.map: NameMap = from_plain(options.map or {})
         self.made_narrow: list[str] = []
         self.count: Callable[[], int] = lambda: 0
+
+    @property
+    def back(self) -> Orders:
+        """The orders that undo those of the inputs."""
+        return {n: tuple(int(i) for i in np.argsort(order)) for n, order in self.map.inputs.items()}
 
     def built(self) -> Any:
         np.random.seed(self.options.seed)
         random.seed(self.options.seed)
         self.supplier = Supplier(self.options.seed)
         model = self.supplier.evaluate(self.case.build or "", self.names)
+        if isinstance(model, linen.Module) and self.options.map is not None:
+            args, kwargs = fill(self.case, lambda name, _: self.inputs()[name])
+            model = FromLinen(model, args, kwargs, self.supplier.rngs)
         if not isinstance(model, nnx.Module):
             raise TypeError(f"{self.case.build} gives {type(model).__name__}, not a flax.nnx.Module")
         return model
@@ -93,6 +104,7 @@ class Program:
         """The arrays of the case, in the precision that is set."""
         arrays = self.torch.get("load").arrays
         given = {n: jnp.asarray(arrays[f"in.{n}"], _DTYPES.get(s.dtype)) for n, s in specs(self.case)}
+        given = {n: v.transpose(self.map.inputs[n]) if n in self.map.inputs else v for n, v in given.items()}
         if self.precision is None:
             return given
         return {n: v.astype(self.precision) if jnp.issubdtype(v.dtype, jnp.floating) else v for n, v in given.items()}
@@ -100,8 +112,19 @@ class Program:
     def call(self, model: Any, inputs: dict[str, Any]) -> Any:
         args, kwargs = fill(self.case, lambda name, _: inputs[name])
         if model is None:
-            return self.supplier.call(self.supplier.evaluate(self.case.target, self.names), *args, **kwargs)
-        return self.supplier.call(getattr(model, self.case.target) if self.case.target else model, *args, **kwargs)
+            target = self.supplier.evaluate(self.case.target, self.names)
+        else:
+            target = getattr(model, self.case.target) if self.case.target else model
+        return self._as_torch(self.supplier.call(target, *args, **kwargs))
+
+    def _as_torch(self, result: Any) -> Any:
+        """The result with the axes of its arrays in torch's order, where the name map says that they are not."""
+        orders = self.map.outputs
+        if not orders:
+            return result
+        if isinstance(result, (tuple, list)):
+            return [v.transpose(orders[str(i)]) if str(i) in orders else v for i, v in enumerate(result)]
+        return result.transpose(orders["output"]) if "output" in orders else result
 
     def run(self, model: Any, jitted: bool) -> Result:
         """Arrays and facts of one forward call; under jit the values that are not arrays are kept at tracing."""

@@ -21,6 +21,7 @@ import optax  # noqa: E402
 from flax import nnx  # noqa: E402
 
 from .confine import settle  # noqa: E402
+from .jax_mapped import Mapped  # noqa: E402
 from .jax_model import (  # noqa: E402
     Dropouts,
     Supplier,
@@ -111,6 +112,11 @@ class Converted(Program):
                 raise TypeError(f"{self.case.target} is not callable")
             return {}, {"module": False}
         self.model = self.built()
+        step = self.torch.get("build")
+        self.weights = {n[3:]: a for n, a in step.arrays.items() if n.startswith("sd.")}
+        self.temporaries = {n[4:]: a for n, a in step.arrays.items() if n.startswith("tmp.")}
+        if self.options.map is not None:
+            self.layers = Mapped(self.model, {**self.weights, **self.temporaries}, self.map)
         named = variables(self.model, self.layers)
         self.orders = torch_orders(self.model, self.layers)
         facts = {
@@ -121,9 +127,8 @@ class Converted(Program):
             "dtypes": {n: str(v.dtype) for n, v in named},
             "layers": None if self.layers is None else self.layers.__name__,
         }
-        step = self.torch.get("build")
-        self.weights = {n[3:]: a for n, a in step.arrays.items() if n.startswith("sd.")}
-        self.temporaries = {n[4:]: a for n, a in step.arrays.items() if n.startswith("tmp.")}
+        if isinstance(self.layers, Mapped):
+            facts["mapping"] = {"names": self.layers.pairing.names, "guessed": list(self.layers.pairing.guessed)}
         try:
             load_weights(self.model, self.weights, self.layers)
         except (KeyError, ValueError) as error:
@@ -185,7 +190,8 @@ class Converted(Program):
             function = nnx.grad(loss, argnums=(0, 1), has_aux=True)
             (state, found), (value, results) = (nnx.jit(function) if jitted else function)(model, floating)
             grads = self._named_gradients(state, paths)
-        arrays = {**grads, **{f"in.{n}": to_numpy(g) for n, g in found.items()}, "loss": to_numpy(value)}
+        given = {f"in.{n}": as_torch(n, to_numpy(g), self.back) for n, g in found.items()}
+        arrays = {**grads, **given, "loss": to_numpy(value)}
         return arrays, outputs({**kept[0], **results}, order=list(kept[0]))
 
     def _named_gradients(self, state: Any, paths: dict[tuple[str, ...], list[str]]) -> dict[str, Any]:

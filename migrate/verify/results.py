@@ -22,6 +22,7 @@ class VerifyOptions:
 
     `memory` is the limit for each process in GB, 0 is none; `precisions` are the further types to run with, each a
     check of its own: "float64" separates rounding from error, "bfloat16" is what training often runs in.
+    `map` is a name map as plain data, for a converted program with other names or layouts (see mapping.py).
     """
 
     device: Literal["cpu", "gpu"] = "cpu"
@@ -33,6 +34,7 @@ class VerifyOptions:
     timeout: float = 300.0
     memory: float = 16.0
     precisions: tuple[str, ...] = ("float64",)
+    map: dict[str, Any] | None = None
     jit: bool = True
     eager: bool = True
     divergence: bool = True
