@@ -95,6 +95,12 @@ def _cases(original: Path, source: str, what: What) -> list[Case]:
         cases = cases_from_toml(what.cases, original) if what.cases else find_cases(original, source)
     except CaseError as error:
         raise InputError(str(error)) from error
+    if not cases and not what.cases:
+        from .verify.main_cases import cases_of_main
+
+        cases = cases_of_main(source)
+        for case in cases:
+            print(f'found in `if __name__ == "__main__"`: {case.text}', file=sys.stderr)
     if not cases:
         raise InputError(
             f"{what.cases or original}: nothing says what to run; write `# jaxmigrate: example Net(8)(f32[4, 8])` "
