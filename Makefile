@@ -11,7 +11,7 @@ JOBS ?= 2
 export JAX_PLATFORMS ?= cpu
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test lint pytest cases golden oracle-ops oracle-optims oracle-modules oracle public fuzz wild bench fuzz-parser docs venv clean
+.PHONY: help demo test lint pytest cases golden oracle-ops oracle-optims oracle-modules oracle public fuzz wild bench bench-layers fuzz-parser docs venv clean
 
 help:
 	@echo "make demo        convert a program of corpus/, show the diff, compare both programs (DEMO=file)"
@@ -27,7 +27,8 @@ help:
 	@echo "make mutations   seeded faults: does verify notice each, and name its place"
 	@echo "make public      whole public packages: every file parses, keeps its comments, converts once"
 	@echo "make fuzz        random tensor programs, converted and compared: equal or reported"
-	@echo "make bench       lines converted in a second"
+	@echo "make bench       lines converted in a second, after make bench-layers"
+	@echo "make bench-layers  how fast the emitted layers are, against Flax's and hand-written ones: docs/layer-speed.md"
 	@echo "make fuzz-parser the standard library and site-packages through the tool: no crash, nothing touched"
 	@echo "make docs        docs/rules/, docs/codes.md and docs/sharp-bits.md"
 
@@ -79,8 +80,11 @@ public: $(READY)
 fuzz: $(READY)
 	$(BIN)/python tests/fuzz/run.py --programs 3000 --seconds 900 --jobs $(JOBS) --docs
 
-bench: $(READY)
+bench: bench-layers
 	$(BIN)/python bench/throughput.py
+
+bench-layers: $(READY)
+	$(BIN)/python bench/layers.py --page docs/layer-speed.md
 
 fuzz-parser: $(READY)
 	$(BIN)/python tests/fuzz/parser.py

@@ -19,7 +19,10 @@ def prelu(input, weight):
 
 def gelu(input, approximate="none"):
     """x * Phi(x), with the error function unless approximate="tanh"."""
-    return jax.nn.gelu(input, approximate=approximate == "tanh")
+    if approximate == "tanh":
+        return jax.nn.gelu(input, approximate=True)
+    x = input.astype(jnp.promote_types(input.dtype, jnp.float32))  # torch computes half types in float32 too
+    return (0.5 * x * (1 + lax.erf(x * 0.5**0.5))).astype(input.dtype)
 
 
 def hardtanh(input, min_val=-1.0, max_val=1.0):

@@ -113,7 +113,7 @@ class MultiheadAttention(nnx.Module):
         k, v = self._extend(k, _array(self.bias_k)), self._extend(v, _array(self.bias_v))
         q, k, v = (x.reshape(*x.shape[:2], self.num_heads, -1).swapaxes(1, 2) for x in (q, k, v))
         scores = self._scores(q, k, key_padding_mask, attn_mask)
-        if need_weights:
+        if need_weights or (attn_mask is None and key_padding_mask is None):
             weights = jax.nn.softmax(scores, -1)
         else:
             blocked = jnp.isneginf(scores).all(-1, keepdims=True)

@@ -48,10 +48,12 @@ def scaled_dot_product_attention(
     scores = query @ key.swapaxes(-1, -2) * scale
     if is_causal:
         attn_mask = jnp.tril(jnp.ones(scores.shape[-2:], bool))
-    if attn_mask is not None:
+    if attn_mask is None:
+        weights = jax.nn.softmax(scores, -1)
+    else:
         scores = jnp.where(attn_mask, scores, -jnp.inf) if attn_mask.dtype == bool else scores + attn_mask
-    blocked = jnp.isneginf(scores).all(-1, keepdims=True)
-    weights = jnp.where(blocked, 0, jax.nn.softmax(jnp.where(blocked, 0, scores), -1))
+        blocked = jnp.isneginf(scores).all(-1, keepdims=True)
+        weights = jnp.where(blocked, 0, jax.nn.softmax(jnp.where(blocked, 0, scores), -1))
     if dropout_p > 0:
         weights = dropout(weights, dropout_key, dropout_p)
     return weights @ value

@@ -57,23 +57,23 @@ def _rnn_step(nonlinearity):
     activation = {"tanh": jnp.tanh, "relu": jax.nn.relu}[nonlinearity]
 
     def step(x, state, w_hh, b_hh, w_hr):
-        return (activation(x + state[0] @ w_hh.T + b_hh),)
+        return (activation(x + state[0] @ w_hh + b_hh),)
 
     return step
 
 
 def _lstm_step(x, state, w_hh, b_hh, w_hr):
     h, c = state
-    i, f, g, o = jnp.split(x + h @ w_hh.T + b_hh, 4, -1)
+    i, f, g, o = jnp.split(x + h @ w_hh + b_hh, 4, -1)
     c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
     h = jax.nn.sigmoid(o) * jnp.tanh(c)
-    return (h if w_hr is None else h @ w_hr.T), c
+    return (h if w_hr is None else h @ w_hr), c
 
 
 def _gru_step(x, state, w_hh, b_hh, w_hr):
     (h,) = state
     xr, xz, xn = jnp.split(x, 3, -1)
-    hr, hz, hn = jnp.split(h @ w_hh.T + b_hh, 3, -1)
+    hr, hz, hn = jnp.split(h @ w_hh + b_hh, 3, -1)
     r, z = jax.nn.sigmoid(xr + hr), jax.nn.sigmoid(xz + hz)
     n = jnp.tanh(xn + r * hn)
     return ((1 - z) * n + z * h,)
@@ -110,6 +110,7 @@ class _Recurrent(nnx.Module):
         names = "weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr"
         w_ih, w_hh, b_ih, b_hh, w_hr = (_array(getattr(self, name + tag, None)) for name in names)
         x = x @ w_ih.T + (b_ih if self.bias else 0)
+        w_hh, w_hr = w_hh.T, None if w_hr is None else w_hr.T  # once, not in every step
 
         def step(state, inputs):
             xt, t = inputs
@@ -247,7 +248,7 @@ class _Cell(nnx.Module):
         elif self.states == 1:
             hx = (hx,)
         x = input @ self.weight_ih[...].T + (self.bias_ih[...] if self.bias else 0)
-        state = self._step(x, hx, self.weight_hh[...], self.bias_hh[...] if self.bias else 0, None)
+        state = self._step(x, hx, self.weight_hh[...].T, self.bias_hh[...] if self.bias else 0, None)
         return state if self.states > 1 else state[0]
 
 
