@@ -105,7 +105,7 @@ def test_an_interrupted_run_leaves_whole_files(tmp_path: Path) -> None:
             process.send_signal(signal.SIGINT)
             _, shown = process.communicate()
         starting = shown.rstrip().endswith("KeyboardInterrupt")  # Python itself, before the tool was there
-        assert starting or process.returncode in (0, 130)
+        assert starting or process.returncode in (0, 130, -signal.SIGINT)
         if process.returncode == 130:
             assert shown.splitlines()[-1] == "jaxmigrate: error: interrupted"
         found = {p.name: p.read_text(encoding="utf-8") for p in tmp_path.iterdir()}

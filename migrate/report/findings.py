@@ -58,8 +58,8 @@ class Finding:
 
     @property
     def fingerprint(self) -> str:
-        """Identity that survives moved lines: path, code, name and the text with its blanks normalised."""
-        text = "\0".join((self.path, self.code, self.name, " ".join(self.before.split())))
+        """Identity that survives moved lines: path, code, name and the text without its blanks."""
+        text = "\0".join((self.path, self.code, self.name, "".join(self.before.split())))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
