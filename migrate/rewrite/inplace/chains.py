@@ -106,21 +106,27 @@ class Chains:
 
     def _walked(self, stmt: ast.For | ast.AsyncFor, views: Views) -> Views:
         """`for row in x`: row is x[i] in turn i."""
-        name = stmt.target
-        if not isinstance(stmt, ast.For) or not isinstance(name, ast.Name) or not isinstance(stmt.iter, ast.Name):
+        parts = walk(stmt, self.unit) if isinstance(stmt, ast.For) else None
+        if parts is None or not isinstance(stmt, ast.For):
             return {}
-        kind = self.unit.kind(stmt.iter)
-        if not (kind.is_tensor or (kind.tag == "list" and kind.element().is_tensor)) or not self._tracked(name.id):
+        name, source, number = parts
+        kind = self.unit.kind(source)
+        tensors = kind.is_tensor or (kind.tag == "list" and kind.element().is_tensor)
+        stored = _stored(stmt, self.unit)
+        if not tensors or name.id == source.id or source.id in stored:
             return {}
-        if name.id == stmt.iter.id or stmt.iter.id in _stored(stmt, self.unit) or not self._tracked(stmt.iter.id):
+        if not all(self._tracked(n) for n in (name.id, source.id)):
             return {}
         if stmt not in self.counters:
-            self.counters[stmt] = ast.Name(_fresh_counter(self.unit, len(self.counters)), ast.Load())
+            if number is not None and any(number.id in _stored(s, self.unit) for s in stmt.body):
+                return {}
+            fresh = number.id if number is not None else _fresh_counter(self.unit, len(self.counters))
+            self.counters[stmt] = ast.Name(fresh, ast.Load())
             self.unit.kinds[self.counters[stmt]] = INT
         if kind.is_tensor:
             step = Step("index", (self.counters[stmt],))
-            return {name.id: Chain(stmt.iter, stmt.iter.id, (step,), frozenset(), stmt, stmt)}
-        item = self._items.setdefault(stmt, ast.Subscript(stmt.iter, self.counters[stmt], ast.Load()))
+            return {name.id: Chain(source, source.id, (step,), frozenset(), stmt, stmt)}
+        item = self._items.setdefault(stmt, ast.Subscript(source, self.counters[stmt], ast.Load()))
         self.unit.kinds[item] = kind.element()
         return {name.id: Chain(item, ast.unparse(item), (), frozenset(), stmt, stmt)}
 
@@ -219,6 +225,20 @@ class Chains:
         return isinstance(node.func, ast.Attribute) and self.unit.kind(node.func.value).tag in (
             "Tensor", "Variable", "list", "dict", "shape", "str", "tuple",
         )  # fmt: skip
+
+
+def walk(stmt: ast.For, unit: Unit) -> tuple[ast.Name, ast.Name, ast.Name | None] | None:
+    """The item, what is walked over and the number of `for row in x` and `for i, row in enumerate(x)`."""
+    target, source = stmt.target, stmt.iter
+    number: ast.expr | None = None
+    if isinstance(source, ast.Call) and unit.resolve(source.func) == "builtins.enumerate" and not source.keywords:
+        if not (len(source.args) == 1 and isinstance(target, ast.Tuple) and len(target.elts) == 2):
+            return None
+        number, target = target.elts
+        source = source.args[0]
+    if not isinstance(target, ast.Name) or not isinstance(source, ast.Name) or not isinstance(number, ast.Name | None):
+        return None
+    return target, source, number
 
 
 def is_basic(parts: Iterable[ast.expr], unit: Unit) -> bool:

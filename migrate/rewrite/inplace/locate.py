@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from ...read.alias import Aliases
 from ...read.unit import Unit
-from .chains import Chains, Views
+from .chains import Chains, Views, walk
 from .elements import ELEMENT, Elements, element
 from .places import Place, Step, find_place, merged
 
@@ -123,7 +123,8 @@ class Locator:
                 continue
             if up in loops or not written & self.aliases.reached(up, up.iter):
                 continue
-            if up not in chains.counters or ast.unparse(up.iter) != ast.unparse(place.base):
+            parts = walk(up, self.unit)
+            if parts is None or up not in chains.counters or parts[1].id != ast.unparse(place.base):
                 return replace(place, problem=f"the loop in line {up.lineno} walks over what is written")
             loops.add(up)
         return replace(place, loops=tuple(loops)) if loops else place

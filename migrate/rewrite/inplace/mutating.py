@@ -6,6 +6,7 @@ import ast
 
 from ..plan import Plan
 from ..writer import Writer
+from .chains import walk
 from .context import Context
 from .hoist import bind_call, rest_of
 from .mutators import Call, Mutator, own_calls
@@ -159,20 +160,13 @@ def finish(context: Context, plan: Plan) -> None:
             plan.taken.update(tree.walk(stmt))
             context.rewritten.update(tree.walk(stmt))
     for loop in context.walked:
-        assert isinstance(loop.target, ast.Name)
-        chains = context.locator.chains(loop)
-        counter = chains.counters[loop].id
-        name = tree.segment(loop.iter)
-        plan.point(loop, tree.start(loop.target), tree.end(loop.iter), f"{counter} in range(len({name}))")
-        plan.taken.update((loop.target, loop.iter))
-        owner = context.aliases.flow(loop).owner
-        used = any(
-            isinstance(n, ast.Name) and n.id == loop.target.id and isinstance(n.ctx, ast.Load)
-            and n not in context.rewritten
-            for n in tree.walk(owner)
-        )  # fmt: skip
-        if used:
-            plan.before.setdefault(loop.body[0], []).insert(0, f"{loop.target.id} = {name}[{counter}]")
-        plan.found(
-            "JM002", loop.target, "torch.Tensor.__iter__", f"the loop counts the rows of {name}", rule="in-place"
-        )
+        parts = walk(loop, context.unit)
+        assert parts is not None
+        item, source, _ = parts
+        counter = context.locator.chains(loop).counters[loop].id
+        plan.point(loop, tree.start(loop.target), tree.end(loop.iter), f"{counter} in range(len({source.id}))")
+        plan.taken.update([*tree.walk(loop.target), *tree.walk(loop.iter)])
+        if context.is_read(loop, item.id):
+            plan.before.setdefault(loop.body[0], []).insert(0, f"{item.id} = {source.id}[{counter}]")
+        message = f"the loop counts the rows of {source.id}"
+        plan.found("JM002", loop.target, "torch.Tensor.__iter__", message, rule="in-place")
