@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import textwrap
 from collections import Counter
+from typing import Any
 
+import numpy as np
 import pytest
 from runner import convert, run_both
 
@@ -164,3 +166,35 @@ def test_no_key_is_used_twice() -> None:
                 if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and n.id.startswith("subkey")
             )
             assert all(uses[n] == 2 * bound[n] for n in bound), text
+
+
+def test_modules_of_a_script_share_one_stream() -> None:
+    source = textwrap.dedent(
+        """\
+        import torch.nn as nn
+
+        if __name__ == "__main__":
+            first = nn.Linear(4, 4)
+            second = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+            more = []
+            for _ in range(2):
+                more.append(nn.Linear(4, 4))
+        """
+    )
+    outcome, layers = convert(source)
+    assert "    rngs = nnx.Rngs(0)\n    first = Linear(4, 4, rngs=rngs)\n" in outcome.after
+    assert outcome.after.count("nnx.Rngs(0)") == 1
+    names: dict[str, Any] = {}
+    exec(compile(layers, "nnx_layers.py", "exec"), names)
+    names["__name__"] = "__main__"
+    program = outcome.after.replace("from nnx_layers import", "# ")
+    exec(compile(program, "program.py", "exec"), names)
+    weights = [np.asarray(m.weight[...]) for m in (names["first"], *names["second"], *names["more"])]
+    assert len({w.tobytes() for w in weights}) == 5
+
+
+def test_one_module_makes_its_own_stream() -> None:
+    outcome, _ = convert("import torch.nn as nn\n\nmodel = nn.Linear(4, 4)\n")
+    assert outcome.after.endswith("model = Linear(4, 4, rngs=nnx.Rngs(0))\n")
+    outcome, _ = convert("import torch.nn as nn\n\nmodels = [nn.Linear(4, 4) for _ in range(3)]\n")
+    assert outcome.after.endswith("rngs = nnx.Rngs(0)\nmodels = [Linear(4, 4, rngs=rngs) for _ in range(3)]\n")

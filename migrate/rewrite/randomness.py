@@ -11,6 +11,7 @@ from .generators import generator_argument, plan_generators
 from .layercalls import add_argument
 from .plan import Plan
 from .signature_edit import add_keyword_parameter
+from .streams import NEW, share_streams
 
 
 def plan_keys(plan: Plan) -> None:
@@ -21,8 +22,10 @@ def plan_keys(plan: Plan) -> None:
             first = facts.node.args.args[0] if facts.node.args.args else facts.node.body[0]
             plan.found("JM002", first, facts.name, f"{facts.name} draws random numbers: it takes a key")
     _handed_on(plan)
-    for node in list(plan.rngs_calls):
-        add_argument(plan, node, f"rngs={rngs_expression(plan, node)}")
+    given = {node: rngs_expression(plan, node) for node in plan.rngs_calls}
+    given |= share_streams(plan, [node for node, text in given.items() if text == NEW])
+    for node, text in given.items():
+        add_argument(plan, node, f"rngs={text}")
     for drawn in list(plan.keyed):
         plan.keyed[drawn] = key_expression(plan, drawn)
     for node, name in plan.key_calls.items():
@@ -82,7 +85,7 @@ def rngs_expression(plan: Plan, node: ast.AST) -> str:
             return "nnx.Rngs(self.rngs())"
     if _has_key(plan, node):
         return f"nnx.Rngs({_split(plan, node)})"
-    return "nnx.Rngs(0)"
+    return NEW
 
 
 def key_expression(plan: Plan, node: ast.AST) -> str:
