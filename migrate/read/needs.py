@@ -224,11 +224,32 @@ def _site(
         return Site(unit, node, home, func.facts)
     if dotted and dotted.startswith("torch."):
         return _torch(unit, node, home, dotted, book, catalogue)
+    if is_reset(unit, node):
+        return Site(unit, node, home, None, "build")
     if isinstance(node.func, ast.Attribute) and unit.kind(node.func.value).is_tensor:
         return _torch(unit, node, home, f"torch.Tensor.{node.func.attr}", book, catalogue)
     if isinstance(node.func, ast.Attribute) and unit.kind(node.func.value).tag == "Distribution":
         return _torch(unit, node, home, f"torch.distributions.Distribution.{node.func.attr}", book, catalogue)
     return None
+
+
+def is_reset(unit: Unit, node: ast.Call) -> bool:
+    """`layer.reset_parameters()` on a layer of torch's own that draws its parameters or holds none."""
+    func = node.func
+    if not isinstance(func, ast.Attribute) or func.attr != "reset_parameters" or node.args or node.keywords:
+        return False
+    kind = unit.kind(func.value)
+    return kind.tag == "Module" and kind.facts is None and kind.name.startswith("torch.nn.") and kind.name in _RESET
+
+
+_RESET = frozenset(
+    f"torch.nn.{name}"
+    for name in (
+        *("Linear", "Bilinear", "Embedding", "EmbeddingBag", "LayerNorm", "GroupNorm", "RMSNorm"),
+        *("RNN", "LSTM", "GRU", "RNNCell", "LSTMCell", "GRUCell"),
+        *(f"{kind}{n}d" for kind in ("Conv", "ConvTranspose", "BatchNorm", "InstanceNorm") for n in (1, 2, 3)),
+    )
+)
 
 
 def _torch(

@@ -1,5 +1,7 @@
 """Containers, buffers, and the names and values of a model's variables."""
 
+import inspect
+
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
@@ -322,6 +324,18 @@ def load_state_dict(module, state_dict, strict=True):
     for name, value in values.items():
         own[name][...] = jnp.array(value, own[name].dtype)
     return missing, unexpected
+
+
+def reset_parameters(layer, *, rngs: nnx.Rngs):
+    """Give a layer's parameters and statistics new initial values, as if it were built again with its arguments."""
+    given = {}
+    for name in inspect.signature(type(layer).__init__).parameters:
+        if name not in ("self", "rngs"):
+            value = getattr(layer, name)
+            given[name] = value is not None if name == "bias" and not isinstance(value, bool) else value
+    fresh = dict(named_variables(type(layer)(**given, rngs=rngs)))
+    for name, variable in named_variables(layer):
+        variable[...] = fresh[name][...]
 
 
 def clone_module(module, *, rngs: nnx.Rngs):

@@ -6,9 +6,11 @@ import ast
 
 from ...read.facts import ClassFacts, FunctionFacts
 from ...read.kinds import Kind
+from ...read.needs import is_reset
 from ...rulebook.precedence import NOT
 from ..layercalls import remove_argument
 from ..plan import Plan, Whole
+from .initialise import rngs_text
 
 LIBRARY = ("ModuleDict", "Sequential", "ParameterDict")
 
@@ -20,6 +22,7 @@ def plan_members(plan: Plan) -> None:
             _construction(plan, node)
             _registration(plan, node)
             _layout_call(plan, node)
+            _reset(plan, node)
     for value in plan.unit.tree.both(ast.Name, ast.Attribute):
         if isinstance(value.ctx, ast.Load):
             _container_value(plan, value)
@@ -224,6 +227,18 @@ def _layout_call(plan: Plan, node: ast.Call) -> None:
             "torch.nn.RNNBase.flatten_parameters",
             "gone: XLA lays memory out",
         )
+
+
+def _reset(plan: Plan, node: ast.Call) -> None:
+    """`self.fc.reset_parameters()` draws the layer's parameters again."""
+    if not is_reset(plan.unit, node) or not isinstance(node.func, ast.Attribute):
+        return
+    receiver, spelled = node.func.value, plan.layer("reset_parameters")
+    plan.taken.update((node, node.func))
+    plan.whole[node] = Whole(
+        lambda writer: f"{spelled}({writer.at_level(receiver, 1)}, rngs={rngs_text(plan, node)})", 15, (receiver,)
+    )
+    plan.found("JM121", node, "torch.nn.Module.reset_parameters", "drawn again: other numbers than torch's generator")
 
 
 def _argument(node: ast.Call, index: int, name: str) -> ast.expr | None:
