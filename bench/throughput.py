@@ -3,18 +3,21 @@
 
 Converts the whole packages of corpus/public.toml in this process, on one core, without writing: lines for each second
 of processor time, the median of --runs runs after one that warms up. Before that, the time on the clock of the command
-line for `--help` and for a file without a hit, each the median of --runs fresh processes.
+line for `--help` and for a file without a hit, each the median of --runs fresh processes; after it, of `check` over all
+of it in one process, in two, and from the cache.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -67,7 +70,28 @@ def main() -> int:
     files, lines, loading, seconds = throughput(folders, runs)
     print(f"converting {files} files, {lines} lines: {seconds:.2f} s, {lines / seconds:,.0f} lines/s on one core")
     print(f"loading the rules: {loading:.2f} s")
+    for line in whole_runs(folders, runs):
+        print(line)
     return 0
+
+
+def whole_runs(folders: list[Path], runs: int) -> Iterator[str]:
+    """The command line over all folders, on the clock and the processor: in one process, in two, and from the cache."""
+    with tempfile.TemporaryDirectory() as scratch:
+        os.environ["JAXMIGRATE_CACHE_DIR"] = scratch
+        words = ["check", *map(str, folders), "--fail-on", "never"]
+        command(*words)()
+        ways = {
+            "one process": ["--no-cache", "-j", "1"],
+            "two processes": ["--no-cache", "-j", "2"],
+            "a second run": [],
+        }
+        for name, more in ways.items():
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            taken = timed(runs, command(*words, *more))
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            used = (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) / runs
+            yield f"check, {name}: {taken:.2f} s on the clock, {used:.2f} s of the processor"
 
 
 if __name__ == "__main__":

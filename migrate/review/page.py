@@ -17,6 +17,7 @@ from ..report.shown import Shown
 from ..report.text import percent
 
 CONTEXT = 3  # lines around a change
+LONG = 8  # lines after which a block ends at a blank line
 MARK = "/*DATA*/null"
 
 
@@ -82,7 +83,7 @@ def _blocks(outcome: Outcome, findings: Sequence[Finding]) -> Iterator[dict[str,
     before, after = split_lines(outcome.before), split_lines(outcome.after)
     codes = opcodes(before, after) if before != after else [("equal", 0, len(before), 0, len(after))]
     wanted = _wanted(codes, [outcome.span(f) for f in findings], len(before))
-    groups = list(_cut(codes, wanted))
+    groups = list(_cut(codes, wanted, before))
     starts = [outcome.span(f)[0] for f in findings]
     order = sorted(range(len(findings)), key=starts.__getitem__)
     at = 0
@@ -110,7 +111,7 @@ def _wanted(
 
 
 def _cut(
-    codes: Sequence[tuple[str, int, int, int, int]], wanted: Sequence[bool]
+    codes: Sequence[tuple[str, int, int, int, int]], wanted: Sequence[bool], before: Sequence[str]
 ) -> Iterator[list[tuple[str, int, int, int, int]]]:
     """The opcodes in groups of lines that stand together, without the lines that nobody wants."""
     group: list[tuple[str, int, int, int, int]] = []
@@ -127,10 +128,13 @@ def _cut(
                 at += 1
                 continue
             stop = at
-            while stop < a2 and wanted[stop]:
+            while stop < a2 and wanted[stop] and (stop == at or before[stop - 1].strip()):
                 stop += 1
             group.append(("equal", at, stop, b1 + at - a1, b1 + stop - a1))
             at = stop
+            if group[-1][2] - group[0][1] >= LONG and not before[stop - 1].strip():
+                yield group  # at a blank line, so that findings stand beside their lines
+                group = []
     if group:
         yield group
 
