@@ -770,3 +770,35 @@ def test_trainer(tmp_path: Path) -> None:
     want = theirs.Trainer(model).fit(list(zip(torch.tensor(xs), torch.tensor(ys), strict=True)), 3)
     got = ours.Trainer(twin).fit(list(zip(jnp.asarray(xs), jnp.asarray(ys), strict=True)), 3)
     np.testing.assert_allclose(got, want, rtol=1e-4)
+
+
+def test_sweeps_over_parameters(tmp_path: Path) -> None:
+    """A moving average of the weights, and weights that are clipped after each step."""
+    source = (
+        "import copy\n"
+        + HEAD
+        + """
+def fit(model: nn.Module, xs: torch.Tensor, ys: torch.Tensor):
+    average = copy.deepcopy(model)
+    opt = optim.SGD(model.parameters(), lr=0.5)
+    for x, y in zip(xs, ys):
+        opt.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        opt.step()
+        for p in model.parameters():
+            p.data.clamp_(-0.3, max=0.4)
+        with torch.no_grad():
+            for mean, p in zip(average.parameters(), model.parameters()):
+                mean.mul_(0.9).add_(p, alpha=1 - 0.9)
+        for mean in average.parameters():
+            mean.data -= 0.01 * mean.data
+    return [p.sum().item() for p in average.parameters()]
+"""
+    )
+    _, theirs, ours, model, twin = both(source, tmp_path)
+    xs, ys = data(4)
+    start = arrays(model.state_dict())
+    want = theirs.fit(model, torch.tensor(xs), torch.tensor(ys))
+    close(ours.fit(twin, jnp.asarray(xs), jnp.asarray(ys)), want)
+    same_weights(twin, model, start)

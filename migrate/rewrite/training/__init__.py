@@ -23,6 +23,7 @@ from .scaling import plan_scaling
 from .schedules import Schedule, find_schedules, same_rate
 from .states import plan_states, state_calls
 from .steps import Routine, Update, backward_calls
+from .sweeps import plan_sweeps
 from .text import wrapped
 from .transforms import optax_text
 
@@ -54,6 +55,7 @@ def plan_training(plan: Plan) -> None:
     if not failed:
         plan_scaling(plan)
     plan_modes(plan, routines)
+    plan_sweeps(plan)
     plan_methods(plan)
     plan_freezing(plan)
     plan_scheduler_methods(plan, schedules)

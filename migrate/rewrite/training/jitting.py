@@ -181,6 +181,12 @@ def _item(stmt: ast.stmt) -> ast.expr | None:
     return None
 
 
+_HARMLESS = frozenset(
+    """
+    append extend item detach cpu numpy tolist format join write info debug warning log add_scalar add_scalars print
+    set_description set_postfix size dim numel mean sum max min argmax eq float int long view reshape get time
+    """.split()  # noqa: SIM905
+)
 _LEAVING = (ast.Break, ast.Continue, ast.Return, ast.Raise, ast.Assert, ast.Try, ast.With, ast.Global, ast.Nonlocal)
 
 
@@ -197,7 +203,7 @@ def _acts(plan: Plan, stmt: ast.stmt) -> bool:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             if not (unit.resolve(node.func) or "").startswith("builtins."):
                 return False
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "step":
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr not in _HARMLESS:
             return False
     return bool(Tracer(plan).statements([stmt], ())) or bool(uses(stmt).changes)
 
@@ -293,7 +299,23 @@ def _class(plan: Plan, segment: Segment, name: str, node: ast.Name | None = None
     if kind.tag in _HELD or kind.tag in ("Function", "torch") or called:
         return "host"
     looped = any(isinstance(unit.tree.parents.get(b.node), (*_LOOPS, ast.Tuple, ast.Assign)) for b in bindings)
-    return "array" if kind.tag in _NUMBERS or looped or all(b.kind == "param" for b in bindings) else "host"
+    given = all(b.kind == "param" for b in bindings) and _fed(unit, segment, name)
+    return "array" if kind.tag in _NUMBERS or looped or given else "host"
+
+
+def _fed(unit: Unit, segment: Segment, name: str) -> bool:
+    """Whether a parameter of unknown kind only goes into modules and torch's functions, or is asked for its shape."""
+    for stmt in segment.stmts:
+        for node in ast.walk(stmt):
+            if not isinstance(node, ast.Name) or node.id != name or not isinstance(node.ctx, ast.Load):
+                continue
+            up = unit.tree.parents[node]
+            if not isinstance(up, ast.Call) or up.func is node:
+                return False
+            torchs = (unit.resolve(up.func) or "").startswith("torch.nn.functional.")
+            if not torchs and unit.kind(up.func).tag != "Module" and not is_model(unit, up.func):
+                return False
+    return True
 
 
 def _varies(unit: Unit, segment: Segment, bindings: Sequence[Binding]) -> bool:

@@ -54,8 +54,6 @@ def _independent(unit: Unit, values: list[ast.expr], other: str) -> bool:
         built = value
         while isinstance(built, ast.Call) and isinstance(built.func, ast.Attribute) and _placed(built.func.attr):
             built = built.func.value
-        if isinstance(built, ast.Name) and ast.unparse(built) != other and "." not in other:
-            continue  # `self.generator = generator`: compared by name with what the other one is made of
         if not isinstance(built, ast.Call):
             return False
         if unit.resolve(built.func) in _COPIES:
