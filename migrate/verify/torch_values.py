@@ -40,14 +40,17 @@ def outputs(result: Any) -> Result:
 
 
 def scalar_loss(result: Any, path: str | None, mean: bool) -> torch.Tensor | None:
-    """sum(w * output) over the floating outputs that carry a gradient, or the output called `path`."""
+    """sum(w * output) over the floating outputs, or the output called `path`; None when no gradient passes.
+
+    Outputs without a gradient count too: the converted program cannot tell them from the others.
+    """
     total: torch.Tensor | None = None
     size = 0
     for name, leaf in flatten(result):
-        if not isinstance(leaf, torch.Tensor) or not leaf.requires_grad:
+        if not isinstance(leaf, torch.Tensor) or not (leaf.is_floating_point() or leaf.is_complex()):
             continue
         if path is not None:
-            if name == path:
+            if name == path and leaf.requires_grad:
                 return leaf.sum()
             continue
         real = torch.view_as_real(leaf) if leaf.is_complex() else leaf
@@ -56,6 +59,8 @@ def scalar_loss(result: Any, path: str | None, mean: bool) -> torch.Tensor | Non
         size += real.numel()
     if path is not None:
         raise ValueError(f"no output {path!r} that carries a gradient, to be the loss")
+    if total is None or not total.requires_grad:
+        return None
     return total / size if mean and total is not None and size else total
 
 
