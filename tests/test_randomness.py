@@ -198,3 +198,34 @@ def test_one_module_makes_its_own_stream() -> None:
     assert outcome.after.endswith("model = Linear(4, 4, rngs=nnx.Rngs(0))\n")
     outcome, _ = convert("import torch.nn as nn\n\nmodels = [nn.Linear(4, 4) for _ in range(3)]\n")
     assert outcome.after.endswith("rngs = nnx.Rngs(0)\nmodels = [Linear(4, 4, rngs=rngs) for _ in range(3)]\n")
+
+
+def test_a_plain_class_as_a_value_takes_no_rngs() -> None:
+    """Only classes of modules do: another one would fail with an argument that it does not know."""
+    text = converted(
+        """\
+        class Plain:
+            pass
+
+        class Other:
+            pass
+
+        class Net(nn.Module):
+            kind = Plain
+
+            def __init__(self, kind=None, norm=nn.LayerNorm):
+                super().__init__()
+                if kind is not None:
+                    self.kind = kind
+                self.norm = norm(3)
+                self.made = self.kind(1)
+
+        def pick(deep):
+            cls = Plain if deep else Other
+            return cls(deep)
+        """
+    )
+    assert "self.made = self.kind(1)\n" in text
+    assert "def pick(deep):" in text
+    assert "return cls(deep)" in text
+    assert "self.norm = norm(3, rngs=rngs)" in text

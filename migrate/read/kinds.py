@@ -101,14 +101,19 @@ def join(a: Kind, b: Kind) -> Kind:
             return Kind("Module", a.name, (MODULE,))
         return Kind("Module", why=a.why)
     if a.tag == b.tag == "Class":
-        return Kind("Class", why=a.why)
-    if "Class" in (a.tag, b.tag) and not (a.known and b.known):
+        return Kind("Class", why=a.why) if _of_modules(a) and _of_modules(b) else UNKNOWN
+    if (_of_modules(a) or _of_modules(b)) and not (a.known and b.known):
         return Kind("Class", why=a.why or b.why)
     if a.tag == b.tag and a.tag in ("list", "dict"):
         return Kind(a.tag, "", (join_all([*a.items, *b.items]),) if a.items or b.items else ())
     if a.tag == b.tag == "tuple" and a.name == b.name and len(a.items) == len(b.items):
         return Kind("tuple", a.name, tuple(map(join, a.items, b.items)))
     return UNKNOWN
+
+
+def _of_modules(kind: Kind) -> bool:
+    """Whether a class as a value is one of modules: a plain class of the project takes no rngs."""
+    return kind.tag == "Class" and bool(getattr(kind.facts, "is_module", True))
 
 
 def join_all(kinds: list[Kind] | tuple[Kind, ...]) -> Kind:
