@@ -70,6 +70,8 @@ def run_verify(
     0: every stage that ran agrees; 1: some differ or fail; 3: the file cannot be converted. Raises InputError for a
     missing file or package, and when nothing says what to run.
     """
+    if original.suffix == ".ipynb":
+        raise InputError(f"{original}: a notebook; verify runs .py files")
     source = decode(str(original), read_bytes(original))
     if converted is not None:
         read_bytes(converted)
