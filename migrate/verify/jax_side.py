@@ -36,7 +36,7 @@ from .jax_model import (  # noqa: E402
     variables,
 )
 from .jax_program import Program, configure, wide_types  # noqa: E402
-from .jax_trace import traced  # noqa: E402
+from .jax_trace import concrete, traced  # noqa: E402
 from .jax_values import changed, narrow_types, outputs, scalar_loss, static  # noqa: E402
 from .leaves import same_bits, specs  # noqa: E402
 from .statements import Statements  # noqa: E402
@@ -280,7 +280,7 @@ class Converted(Program):
     def trace(self, wanted: str) -> Result:
         """As the trace of the original."""
         mode, _, precision = wanted.partition(" ")
-        statements = Statements(root(self.item.file), _array, lambda _: 0)
+        statements = Statements(root(self.item.file), concrete, lambda _: 0)
 
         def run() -> None:
             given = self.inputs()
@@ -301,8 +301,3 @@ class Converted(Program):
 
 def _same(now: Any, before: Any) -> bool:
     return before is not None and np.array_equal(now, before, equal_nan=True)
-
-
-def _array(value: Any) -> Any:
-    known = isinstance(value, (jax.Array, np.ndarray)) and not isinstance(value, jax.core.Tracer)
-    return to_numpy(value) if known and value.dtype.kind in "biufc" else None

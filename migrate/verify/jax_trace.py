@@ -56,3 +56,9 @@ def traced(model: Any, call: Callable[[], Any]) -> Result:
             else:
                 del cls.__call__
     return arrays, {"calls": calls}
+
+
+def concrete(value: Any) -> Any:
+    """A copy as NumPy of an array that has numbers; None for anything else, such as what a transformation passes."""
+    known = isinstance(value, (jax.Array, np.ndarray)) and not isinstance(value, jax.core.Tracer)
+    return to_numpy(value) if known and value.dtype.kind in "biufc" else None

@@ -11,15 +11,7 @@ from jaxmigrate.verify import Case, VerifyOptions, parse_case
 from jaxmigrate.verify.record import Recording
 from jaxmigrate.verify.run import run_original
 
-MODULES = Path(__file__).parents[1] / "golden" / "modules"
-EXAMPLES = {
-    "01_mlp": "MLP(6, 8, 3)(f32[8, 3, 2])",
-    "02_resnet": "ResNet(BasicBlock, [1, 1], width=4)(f32[2, 3, 24, 24])",
-    "03_gpt": "GPT(GPTConfig(n_layer=1, n_embd=16))(i64[2, 12] < 65, targets=-1 <= i64[2, 12] < 5)",
-    "04_lstm": "LSTMClassifier(20, 8, 6, 4)(i64[4, 9] < 6)",
-    "05_unet": "UNet(features=(8,))(f32[2, 3, 9, 7])",
-    "06_vit": "VisionTransformer(depth=2, embed_dim=16)(f32[2, 3, 32, 32])",
-}
+from .slips import EXAMPLES, MODULES
 
 
 @dataclass(frozen=True)

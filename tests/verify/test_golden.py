@@ -7,7 +7,8 @@ import pytest
 from jaxmigrate.verify import CaseReport
 from jaxmigrate.verify.run import compare_case, run_converted
 
-from .conftest import EXAMPLES, MODULES, Golden
+from .conftest import Golden
+from .slips import EXAMPLES, MODULES
 
 NO_BUFFERS = {"04_lstm", "05_unet", "06_vit"}
 

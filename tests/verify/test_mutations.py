@@ -1,112 +1,31 @@
-"""Wrong defaults and slips of a port, put into the golden conversions one at a time: each must be noticed."""
+"""Seeded faults are noticed and located; `make mutations` does it for all of them (docs/seeded-faults.md)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from pathlib import Path
-
 import pytest
-from verify.conftest import MODULES, Golden
 
-from jaxmigrate.verify import CaseReport
-from jaxmigrate.verify.run import compare_case, run_converted
+from .faults import Outcome, outcomes
+from .slips import SLIPS
 
-
-@dataclass(frozen=True)
-class Slip:
-    """`old` becomes `new` in a file of a golden conversion; `stage` is the first stage that must not be equal."""
-
-    name: str
-    module: str
-    stage: str
-    old: str
-    new: str
-    file: str = "jax_out.py"
-    place: str = ""
-
-
-LAYERS = "nnx_layers.py"
-SLIPS = [
-    Slip("slope of leaky_relu", "01_mlp", "forward eval", "negative_slope=0.1", "negative_slope=0.01"),
-    Slip("scale dropped", "01_mlp", "forward eval", " * self.scale[...]", ""),
-    Slip("exp dropped", "01_mlp", "forward eval", "jnp.exp(self.temperature[...])", "self.temperature[...]"),
-    Slip("dropout dropped", "01_mlp", "dropout", "nnx.Dropout(p_drop, rngs=rngs)]", "lambda x: x]"),
-    Slip("another drop rate", "01_mlp", "dropout", "nnx.Dropout(p_drop", "nnx.Dropout(5 * p_drop"),
-    Slip("buffer became a parameter", "01_mlp", "interface", "self.scale = Buffer(", "self.scale = nnx.Param("),
-    Slip("batch norm momentum", "01_mlp", "buffers train", "momentum=0.1", "momentum=0.9", LAYERS),
-    Slip("batch norm epsilon", "01_mlp", "forward eval", "eps=1e-5, momentum", "eps=1e-3, momentum", LAYERS),
-    Slip("running variance biased", "01_mlp", "buffers train", "var * (n / (n - 1))", "var", LAYERS),
-    Slip("batch variance unbiased", "01_mlp", "forward train", ".mean(axes)\n            if", LAYERS, LAYERS),
-    Slip("forgotten buffer update", "01_mlp", "buffers train", "self.running_mean[...] = ", "_ = ", LAYERS),
-    Slip("forgotten batch count", "01_mlp", "buffers train", "self.num_batches_tracked[...] += 1", "pass", LAYERS),
-    Slip("no gradient through the mean", "01_mlp", "gradient train", "mean = x.mean(axes)", LAYERS, LAYERS),
-    Slip("train and eval swapped", "01_mlp", "forward eval", "if self.use_running", "if not self.use_running", LAYERS),
-    Slip("padding of the pool", "02_resnet", "forward eval", "stride=2, padding=1)", "stride=2)"),
-    Slip("wrong sign", "02_resnet", "forward eval", "out + identity", "out - identity"),
-    Slip("max for mean", "02_resnet", "forward eval", "x.mean((2, 3)", "x.max((2, 3)"),
-    Slip("last activation dropped", "02_resnet", "forward eval", "return nnx.relu(out)", "return out"),
-    Slip("bias not switched off", "02_resnet", "interface", "padding=1, bias=False", "padding=1"),
-    Slip("attention scale dropped", "03_gpt", "forward eval", " * (1.0 / math.sqrt(k.shape[-1]))", ""),
-    Slip("mask inverted", "03_gpt", "forward eval", ":T, :T] == 0", ":T, :T] != 0"),
-    Slip("queries and keys swapped", "03_gpt", "forward eval", "q, k, v = jnp.split", "k, q, v = jnp.split"),
-    Slip("tanh form of GELU", "03_gpt", "gradient eval", "            gelu,", "            nnx.gelu,"),
-    Slip("softmax over another axis", "03_gpt", "forward eval", "softmax(att, axis=-1)", "softmax(att, axis=-2)"),
-    Slip("ignore_index dropped", "03_gpt", "forward eval", ", ignore_index=-1)", ")"),
-    Slip("weights not tied", "03_gpt", "gradient eval", "self.transformer.wte.weight = self.lm_head.weight", "pass"),
-    Slip("layer norm epsilon", "03_gpt", "forward eval", "eps=1e-5, elementwise", "eps=1e-6, elementwise", LAYERS),
-    Slip("square weight not transposed", "03_gpt", "forward eval", "self.weight[...].T", LAYERS, LAYERS),
-    Slip("order of gates", "04_lstm", "forward eval", "i, f, g, o = ", "i, g, f, o = ", LAYERS),
-    Slip("second bias dropped", "04_lstm", "forward eval", "get('bias_hh') if self.use_bias else 0", "0", LAYERS),
-    Slip("directions swapped", "04_lstm", "forward eval", "[h[-2], h[-1], context]", "[h[-1], h[-2], context]"),
-    Slip("gradient of the padding row", "04_lstm", "gradient eval", "lax.stop_gradient(out), out", "out, out", LAYERS),
-    Slip("padding mode", "05_unet", "forward eval", ', padding_mode="reflect"', ""),
-    Slip("order of concatenation", "05_unet", "forward eval", "[skip, x]", "[x, skip]"),
-    Slip("another activation", "05_unet", "forward eval", "nnx.silu", "nnx.relu"),
-    Slip("group norm epsilon", "05_unet", "forward eval", "num_channels, eps=1e-5", "num_channels, eps=1e-3", LAYERS),
-    Slip("another token", "06_vit", "forward eval", "x[:, 0]", "x[:, 1]"),
-    Slip("layer scale dropped", "06_vit", "forward eval", "y = self.gamma[...] * y", "pass"),
-    Slip("layer norm epsilon not passed on", "06_vit", "forward eval", "partial(LayerNorm, eps=1e-6)", "LayerNorm"),
-    Slip("stochastic depth off", "06_vit", "dropout", "not self.deterministic", "False"),
-    Slip("the same mask each time", "06_vit", "dropout", "bernoulli(rngs()", "bernoulli(jax.random.key(3)"),
-]
-# Edits whose new text does not fit above.
-LONG = {
-    "batch variance unbiased": ".sum(axes) / (x.size // x.shape[1] - 1)\n            if",
-    "no gradient through the mean": "mean = lax.stop_gradient(x.mean(axes))",
-    "square weight not transposed": "(self.weight[...] if len({*self.weight.shape}) == 1 else self.weight[...].T)",
-}
-
-
-def write_slip(slip: Slip, folder: Path) -> Path:
-    """A copy of the golden conversion with the slip in it."""
-    folder.mkdir()
-    for name in ("jax_out.py", LAYERS):
-        text = (MODULES / slip.module / name).read_text(encoding="utf-8")
-        if name == slip.file:
-            assert slip.old in text, f"{slip.name}: the text to be changed is not there"
-            text = text.replace(slip.old, LONG.get(slip.name, slip.new))
-        (folder / name).write_text(text, encoding="utf-8")
-    return folder / "jax_out.py"
+SAMPLE = [s for s in SLIPS if s.module in ("01_mlp", "02_resnet")]
 
 
 @pytest.fixture(scope="module")
-def reports(golden: Golden, tmp_path_factory: pytest.TempPathFactory) -> dict[str, CaseReport]:
-    """Every slip, run in one process, eagerly."""
-    root = tmp_path_factory.mktemp("slips")
-    options = replace(golden.options, jit=False, steps=0, precisions=())
-    programs = [
-        (write_slip(s, root / str(i)), golden.cases[s.module], golden.folders[s.module]) for i, s in enumerate(SLIPS)
-    ]
-    recordings = run_converted(programs, options, root / "recordings")
-    return {
-        s.name: compare_case(golden.cases[s.module], golden.recordings[s.module], r, options)
-        for s, r in zip(SLIPS, recordings, strict=True)
-    }
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
+    return {o.slip.name: o for o in outcomes(SAMPLE, tmp_path_factory.mktemp("slips"))}
 
 
-@pytest.mark.parametrize("slip", SLIPS, ids=lambda s: s.name)
-def test_slip_is_noticed(slip: Slip, reports: dict[str, CaseReport]) -> None:
-    report = reports[slip.name]
-    wrong = [s.name for s in report.stages if s.verdict in ("different", "failed")]
-    assert wrong[:1] == [slip.stage], report.stages
-    assert not report.ok
+@pytest.mark.parametrize("name", [s.name for s in SAMPLE])
+def test_slip_is_noticed(name: str, found: dict[str, Outcome]) -> None:
+    outcome = found[name]
+    wrong = [s.name for s in outcome.report.stages if s.verdict in ("different", "failed")]
+    assert wrong[:1] == [outcome.slip.stage], outcome.report.stages
+    assert not outcome.report.ok
+
+
+def test_the_place_is_named(found: dict[str, Outcome]) -> None:
+    assert [(o.slip.name, o.said) for o in found.values() if not o.located] == []
+
+
+def test_there_are_enough() -> None:
+    assert len(SLIPS) >= 40 and len({s.name for s in SLIPS}) == len(SLIPS)
