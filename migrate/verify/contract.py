@@ -129,6 +129,9 @@ def dropout(c: Comparison) -> Stage:
         problems.append(f"{draws} draws random numbers in train mode, {not_draws} does not")
     if wrong := [r for r in j["rates"] if not any(abs(r - s) < 1e-6 for s in t["rates"])]:
         problems.append(f"JAX drops with {wrong}, torch never does")
+    if problems:
+        pairs = [(p, t["places"].get(p, []), j["places"].get(p, [])) for p in {**t["places"], **j["places"]}]
+        problems += [f"{p}: {a or 'no rate'} in torch, {b or 'no rate'} in JAX" for p, a, b in pairs if a != b]
     if t["random"]:
         c.notes.append("drop rates are set to zero in both programs where train mode is compared")
     what = "both draw random numbers in train mode" if t["random"] else "neither draws random numbers in train mode"

@@ -71,31 +71,45 @@ def heat_of(torch: Step, jax: Step, override: float | None) -> tuple[Heat, ...]:
 def first_statement(torch: Step, jax: Step, override: float | None) -> Statement | None:
     """The first value of a local name, in torch's order, that differs from that of the same name in the same call.
 
-    A name that a function gives equally often in both programs is matched time by time, another one by its last
-    value. Names that one side lacks are passed over: the difference then shows at the next common name.
+    Only calls whose result differs are looked at, and there names that are given equally often and values of the same
+    shape: programs may differ inside and still give the same.
     """
     ours, theirs = _by_name(torch), _by_name(jax)
+    wrong = {call for call, name in ours if name.partition(".")[0] == "return" and _differs(torch, jax, call, name)}
     agreed = ""
     for event in torch.facts["statements"]:
         key = (event["call"], event["name"])
         left, right = ours[key], theirs.get(key, [])
-        number = left.index(event)
-        if not right or (len(left) != len(right) and number != len(left) - 1):
+        if len(left) != len(right):
             continue
-        match = right[number] if len(left) == len(right) else right[-1]
+        match = right[left.index(event)]
         t = torch.arrays[event["key"]]
         found = distance(event["name"], t, jax.arrays[match["key"]], tolerance(str(t.dtype), override))
         places = [f"{e['file']}:{e['line']}" for e in (event, match)]
         if found.ok:
             agreed = f"{places[0]} and {places[1]} ({event['name']})"
-            continue
-        function, _, call = event["call"].partition("#")
-        again = f", call {int(call) + 1}" if call != "0" else ""
-        error = "" if found.problem else f": largest error {found.absolute:.3g} at"
-        before = f"; the last that agrees: {agreed}" if agreed else ""
-        text = f"{function}{again}: {event['name']} of {places[0]} and {places[1]}{error} {found}{before}"
-        return Statement(function, event["name"], places[0], places[1], found.absolute, str(found), text)
+        elif event["call"] in wrong and not found.problem:
+            return _statement(event, match, found, places, agreed)
     return None
+
+
+def _differs(torch: Step, jax: Step, call: str, name: str) -> bool:
+    ours, theirs = _by_name(torch)[call, name], _by_name(jax).get((call, name), [])
+    if len(ours) != len(theirs):
+        return False
+    pairs = [(torch.arrays[a["key"]], jax.arrays[b["key"]]) for a, b in zip(ours, theirs, strict=True)]
+    return not all(distance(name, t, j, tolerance(str(t.dtype), None)).ok for t, j in pairs)
+
+
+def _statement(
+    event: dict[str, Any], match: dict[str, Any], found: Distance, places: list[str], agreed: str
+) -> Statement:
+    function, _, call = event["call"].partition("#")
+    again = f", call {int(call) + 1}" if call != "0" else ""
+    before = f"; the last that agrees: {agreed}" if agreed else ""
+    lines = f"{places[0]} `{event['source']}` and {places[1]} `{match['source']}`"
+    text = f"{function}{again}: {event['name']} of {lines}: largest error {found.absolute:.3g} at {found}{before}"
+    return Statement(function, event["name"], places[0], places[1], found.absolute, str(found), text)
 
 
 def _by_name(step: Step) -> dict[tuple[str, str], list[dict[str, Any]]]:

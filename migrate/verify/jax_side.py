@@ -30,6 +30,7 @@ from .jax_model import (  # noqa: E402
     load_weights,
     paths_of_parameters,
     state_arrays,
+    submodules,
     temporary,
     to_numpy,
     torch_orders,
@@ -40,7 +41,7 @@ from .jax_trace import concrete, traced  # noqa: E402
 from .jax_values import changed, narrow_types, outputs, scalar_loss, static  # noqa: E402
 from .leaves import same_bits, specs  # noqa: E402
 from .statements import Statements  # noqa: E402
-from .worker import Result, attempts, perform, read_job, settings  # noqa: E402
+from .worker import Result, attempts, perform, rates_by_path, read_job, settings  # noqa: E402
 
 _forget_compiled: Callable[[], None] = jax.clear_caches
 
@@ -146,7 +147,8 @@ class Converted(Program):
         first = self.run(model, False)[0]
         parts = [m for _, m in nnx.iter_modules(model)] if model is not None else []
         differs = any(changed(first, self.run(model, False)[0]) for _ in range(attempts(parts)))
-        return {}, {"random": differs, "rates": sorted(self.dropouts.rates)}
+        places = rates_by_path(submodules(model)) if model is not None else {}
+        return {}, {"random": differs, "rates": sorted(self.dropouts.rates), "places": places}
 
     def forward(self, mode: str, jitted: bool) -> Result:
         model = self.fresh(mode)

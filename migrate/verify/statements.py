@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -92,6 +93,7 @@ class Statements:
             key = f"line.{len(self.events)}"
             shown = f"{name}.{path}" if path else name
             file = Path(frame.f_code.co_filename).name
-            self.events.append({"call": call, "name": shown, "file": file, "line": line, "key": key})
+            source = linecache.getline(frame.f_code.co_filename, line).strip()[:80]
+            self.events.append({"call": call, "name": shown, "file": file, "line": line, "key": key, "source": source})
             self.arrays[key] = array
             self.bytes += array.nbytes

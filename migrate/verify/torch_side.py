@@ -19,7 +19,7 @@ from .torch_dropout import Dropouts
 from .torch_program import Program
 from .torch_trace import Watch, traced
 from .torch_values import changed, outputs, scalar_loss, to_numpy
-from .worker import Result, attempts, perform, read_job, settings
+from .worker import Result, attempts, perform, rates_by_path, read_job, settings
 
 _DTYPES = {"f16": torch.float16, "bf16": torch.bfloat16}
 _OTHER_SEED = 1000  # far from the seeds that one run uses
@@ -105,7 +105,8 @@ class Original(Program):
         for child in module.modules() if module is not None else ():
             if isinstance(child, nn.RNNBase) and child.num_layers > 1 and child.dropout:
                 rates.add(child.dropout)
-        return {}, {"random": random, "rates": sorted(rates)}
+        places = rates_by_path(module.named_modules()) if module is not None else {}
+        return {}, {"random": random, "rates": sorted(rates), "places": places}
 
     def forward(self, mode: str) -> Result:
         result, module, written = self.run(mode)

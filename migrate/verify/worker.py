@@ -100,6 +100,11 @@ def drop_rates(module: Any) -> list[str]:
     ]
 
 
+def rates_by_path(modules: Iterable[tuple[str, Any]]) -> dict[str, list[float]]:
+    """The drop probabilities above zero that modules hold, by path."""
+    return {path: rates for path, m in modules if (rates := [float(getattr(m, n)) for n in drop_rates(m)])}
+
+
 def attempts(modules: Iterable[object]) -> int:
     """How often to run a program before saying that it draws nothing: a path dropped once in ten is often kept."""
     return 8 if any(drop_rates(m) for m in modules) else 1

@@ -81,6 +81,10 @@ LONG = {
 
 # What verify must name, by torch's names, where the change is not a statement that both programs have.
 PLACES = {
+    "dropout dropped": "body.3: ",
+    "another drop rate": "body.3: ",
+    "layer scale dropped": "(Block)",
+    "wrong sign": "(BasicBlock)",
     "slope of leaky_relu": "body (Sequential)",
     "buffer became a parameter": "scale",
     "batch norm momentum": "running_mean",
@@ -96,8 +100,8 @@ PLACES = {
     "weights not tied": "wte.weight",
     "layer norm epsilon": "(LayerNorm)",
     "square weight not transposed": "(Linear)",
-    "order of gates": "(LSTM)",
-    "second bias dropped": "(LSTM)",
+    "order of gates": "self.lstm(",
+    "second bias dropped": "self.lstm(",
     "gradient of the padding row": "embedding.weight",
     "padding mode": "(Conv2d)",
     "another activation": "(DoubleConv)",
