@@ -20,6 +20,7 @@ from .verify_command import verify
 from .weights.options import weights
 
 PROGRAM = "jaxmigrate"
+INTERRUPTED = 130
 
 app = typer.Typer(
     name=PROGRAM, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
@@ -151,6 +152,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         code = typer.main.get_command(app).main(arguments, prog_name=PROGRAM, standalone_mode=False)
         sys.stdout.flush()
+        if code == INTERRUPTED:  # typer has caught the interrupt
+            _complain("interrupted")
         return code if isinstance(code, int) else ExitCode.DONE
     except (BrokenPipeError, SystemExit):
         # The reader went away (`| head`), which typer turns into SystemExit: nothing is left to say, also not when
@@ -159,7 +162,7 @@ def main(arguments: list[str] | None = None) -> int:
         return ExitCode.DONE
     except (KeyboardInterrupt, typer.Abort):
         _complain("interrupted")
-        return 130
+        return INTERRUPTED
     except typer.Exit as leave:
         return leave.exit_code
     except Exception as error:

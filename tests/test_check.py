@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 import jsonschema
@@ -152,6 +153,7 @@ def test_the_workflow_commands_of_the_docs_run(tmp_path: Path) -> None:
     hooks = yaml.safe_load((Path(__file__).parent.parent / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
     (tmp_path / "m.py").write_text("import torch\n\nx = torch.zeros(3)\n", encoding="utf-8")
     for hook in hooks:
-        command = [*hook["entry"].split(), *hook.get("args", ()), "m.py"]
+        program, *words = hook["entry"].split()
+        command = [str(Path(sys.executable).with_name(program)), *words, *hook.get("args", ()), "m.py"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == (1 if "--check" in command else 0), done.stderr
