@@ -11,7 +11,8 @@ JOBS ?= 2
 export JAX_PLATFORMS ?= cpu
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test lint pytest cases golden oracle-ops oracle-optims oracle-modules oracle public fuzz wild bench bench-layers fuzz-parser docs venv clean
+.PHONY: help demo test lint pytest cases golden oracle-ops oracle-optims oracle-modules oracle public fuzz wild scripts \
+	mutations bench bench-layers fuzz-parser docs venv clean
 
 help:
 	@echo "make demo        convert a program of corpus/, show the diff, compare both programs (DEMO=file)"
@@ -24,6 +25,7 @@ help:
 	@echo "make oracle-optims  the same for its database of optimizers; writes docs/oracle-optims.md"
 	@echo "make oracle-modules  the same for torch.nn's modules: docs/oracle-modules.md"
 	@echo "make wild        models of public packages, converted unmodified and compared (downloads them): docs/wild.md"
+	@echo "make scripts     public training scripts, converted and trained beside the originals: docs/scripts.md"
 	@echo "make mutations   seeded faults: does verify notice each, and name its place"
 	@echo "make public      whole public packages: every file parses, keeps its comments, converts once"
 	@echo "make fuzz        random tensor programs, converted and compared: equal or reported"
@@ -70,7 +72,10 @@ oracle-modules: $(READY)
 wild: $(READY)
 	$(BIN)/python tests/public/run.py --docs
 
-.PHONY: mutations
+scripts: $(READY)
+	$(BIN)/python -m pip install --quiet -c constraints.txt matplotlib
+	$(BIN)/python tests/scripts/run.py --docs
+
 mutations: $(READY)
 	$(BIN)/python tests/verify/faults.py
 

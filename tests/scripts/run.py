@@ -2,7 +2,8 @@
 """Public training scripts, converted, trained and compared with torch: `python tests/scripts/run.py [NAME...]`.
 
 Both sides start from the same weights and see the same data and noise (draws.py). Verdicts: **equal**: every loss
-within 1e-4 relative; **reported**: findings say what was left; **crash**: nothing was reported and it does not run; **WRONG**.
+within 1e-4 relative; **reported**: findings say what was left; **crash**: nothing was reported and it does not run;
+**WRONG**.
 """
 
 from __future__ import annotations
@@ -205,8 +206,8 @@ def page(rows: list[Row]) -> str:
         "# Public training scripts",
         "",
         "Written by `make scripts`: each script of [corpus/scripts.toml](../corpus/scripts.toml) is converted and",
-        "trained on small random data, from torch's weights, with the data in torch's order and torch's draws in place of",
-        f"JAX's. Each loss is compared; equal means within {TOLERANCE:g} relative, at every step.",
+        "trained on small random data, from torch's weights, with the data in torch's order and torch's draws in place",
+        f"of JAX's. Each loss is compared; equal means within {TOLERANCE:g} relative, at every step.",
         "",
         "Total: " + ", ".join(f"{name} {count}" for name, count in sorted(counts.items())) + f" of {len(rows)}.",
         "",
