@@ -14,7 +14,7 @@ from .reexports import find_reexports, follow
 from .shared_names import Surroundings, without_such_types
 from .source import Source
 from .unit import STANDARD_LIBRARY, Unit, open_unit
-from .wide import Wide, wide_uses
+from .wide import Wide, has_layers, is_script, wide_uses
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,27 @@ class Project:
     def wide(self) -> dict[Unit, list[Wide]]:
         """The uses of 64-bit types, by unit."""
         return {unit: wide_uses(unit) for unit in self.units}
+
+    @cached_property
+    def wide_programs(self) -> set[Unit]:
+        """The programs that need 64-bit types switched on."""
+        return {unit for unit in self.units if is_script(unit) and self.needs_wide(unit) is not None}
+
+    def needs_wide(self, unit: Unit) -> Wide | None:
+        """The first use of 64-bit types, in a program or what it imports, that needs them switched on."""
+        found: set[Unit] = set()
+        todo = [unit]
+        while todo:
+            now = todo.pop()
+            if now not in found:
+                found.add(now)
+                todo += self.imported_by(now)
+        layers = any(map(has_layers, found))
+        for now in sorted(found, key=lambda u: (u is not unit, u.source.path)):
+            for use in self.wide.get(now, []):
+                if use.what == "int" or (use.what in ("float64", "numpy") and not layers):
+                    return use
+        return None
 
     def imported_by(self, unit: Unit) -> set[Unit]:
         """The units that `unit` imports from, star imports included."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 
 from ..read.unit import Unit
-from ..read.wide import INT64, Wide, has_layers, is_script, sets_default
+from ..read.wide import INT64, Wide, is_script, sets_default
 from .plan import Build, Plan, Whole
 from .writer import Writer
 
@@ -59,7 +59,9 @@ def plan_wide_results(plan: Plan) -> None:
 
 def is_on(plan: Plan) -> bool:
     """Whether the run switches 64-bit types on."""
-    return plan.settings.x64 == "on" or (plan.settings.x64 == "auto" and bool(_programs(plan) or _switched(plan)))
+    if plan.settings.x64 != "auto":
+        return plan.settings.x64 == "on"
+    return bool(plan.project.wide_programs or _switched(plan))
 
 
 def _switched(plan: Plan) -> set[Unit]:
@@ -67,35 +69,14 @@ def _switched(plan: Plan) -> set[Unit]:
     return {unit for unit, uses in plan.project.wide.items() if any(u.what == "default" for u in uses)}
 
 
-def _programs(plan: Plan) -> set[Unit]:
-    return {unit for unit in plan.project.units if is_script(unit) and _needs(plan, unit) is not None}
-
-
 def _reason(plan: Plan) -> Wide | None:
     """Why this file switches 64-bit types on, if it does."""
     if plan.settings.x64 == "off" or not is_script(plan.unit):
         return None
-    needs = _needs(plan, plan.unit)
+    needs = plan.project.needs_wide(plan.unit)
     if needs is None and plan.settings.x64 == "on":
         return Wide(plan.unit.tree.root, "float64", "--x64 on")
     return needs
-
-
-def _needs(plan: Plan, unit: Unit) -> Wide | None:
-    """The first use of 64-bit types, in a program or what it imports, that needs them switched on."""
-    found: set[Unit] = set()
-    todo = [unit]
-    while todo:
-        now = todo.pop()
-        if now not in found:
-            found.add(now)
-            todo += plan.project.imported_by(now)
-    layers = any(map(has_layers, found))
-    for now in sorted(found, key=lambda u: (u is not unit, u.source.path)):
-        for use in plan.project.wide.get(now, []):
-            if use.what == "int" or (use.what in ("float64", "numpy") and not layers):
-                return use
-    return None
 
 
 def _defaults(plan: Plan) -> None:
