@@ -114,6 +114,17 @@ class ClassFacts:
         """Whether this is a torch.autograd.Function."""
         return any(b.startswith("torch.autograd.") and b.endswith(".Function") for b in self.torch_bases())
 
+    @cached_property
+    def assigned(self) -> dict[str, list[ast.expr]]:
+        """By attribute, what the methods of this class assign to it."""
+        found: dict[str, list[ast.expr]] = {}
+        for node in self.unit.tree.walk(self.node):
+            if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
+                for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                    if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
+                        found.setdefault(target.attr, []).append(node.value)
+        return found
+
     def method(self, name: str) -> FunctionFacts | None:
         for cls in self.lineage():
             if name in cls.methods:

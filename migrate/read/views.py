@@ -46,7 +46,6 @@ class Modules:
 
     def __init__(self, unit: Unit) -> None:
         self.unit = unit
-        self._assigned: dict[ClassFacts, dict[str, list[ast.expr]]] = {}
 
     def passes(self, func: ast.expr) -> bool:
         """Whether calling the module `func` may return (a view of) its argument."""
@@ -80,9 +79,7 @@ class Modules:
     def _attributes(self, facts: ClassFacts, name: str) -> list[ast.expr]:
         found: list[ast.expr] = []
         for cls in facts.lineage():
-            if cls not in self._assigned:
-                self._assigned[cls] = _assigned(cls)
-            found += self._assigned[cls].get(name, [])
+            found += cls.assigned.get(name, [])
         return found
 
     def is_variable(self, node: ast.expr) -> bool:
@@ -155,14 +152,3 @@ def may_be_inplace(call: ast.Call) -> bool:
         and isinstance(call.args[-1], ast.Constant)
         and call.args[-1].value is True
     )
-
-
-def _assigned(cls: ClassFacts) -> dict[str, list[ast.expr]]:
-    """By attribute, what the methods of one class assign to it."""
-    found: dict[str, list[ast.expr]] = {}
-    for node in ast.walk(cls.node):
-        if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
-            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-                if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
-                    found.setdefault(target.attr, []).append(node.value)
-    return found

@@ -43,9 +43,13 @@ class Wide:
     value: int = 0
 
 
+_ASKED = frozenset((ast.Attribute, ast.Name, ast.Call, ast.Constant, ast.BinOp, ast.UnaryOp))
+
+
 def wide_uses(unit: Unit) -> list[Wide]:
     """The uses in a file, in the order of the text."""
-    return [use for node in unit.tree.nodes if not hidden(node) for use in _uses(unit, node)]
+    nodes = (n for n in unit.tree.nodes if n.__class__ in _ASKED and not hidden(n))
+    return [use for node in nodes for use in _uses(unit, node)]
 
 
 def sets_default(unit: Unit, node: ast.AST) -> str:
