@@ -10,6 +10,7 @@ from ..writer import Writer
 from .closures import LBFGS, find_closures, plan_closure
 from .gradients import plan_gradient
 from .handrates import HandRate, find_hand_rates, plan_hand_rates
+from .helpers import plan_helpers
 from .idle import is_idle, plan_idle
 from .jitting import plan_jits
 from .loops import fresh, parameters_text, plan_routine
@@ -53,6 +54,7 @@ def plan_training(plan: Plan) -> None:
     for schedule in schedules:
         plan_schedule(plan, schedule, explicit.get(id(schedule.made)), idle=is_idle(plan, schedule.made, schedule))
     if not failed:
+        plan_helpers(plan, routines)
         plan_scaling(plan)
     plan_modes(plan, routines)
     plan_sweeps(plan)
@@ -161,6 +163,7 @@ def _explicit(
         return None
     mine = [(r, u) for r in routines for u in r.updates if u.made is made]
     known = {n for r, u in mine for part in (*r.zeros, u.stmt) for n in ast.walk(part)}
+    known |= {n for r, _ in mine for z in r.cleared.values() for c in z.calls for n in ast.walk(c)}
     known |= {n for s in schedules if not s.shared for part in (s.call, *s.reads) for n in ast.walk(part)}
     known |= {func.value for _, func in state_calls(plan)} | {r.node.value for r in rates}
     for node in unit.tree.all(ast.Name):

@@ -15,11 +15,11 @@ CLEAN, FULL = "clean", "full"  # no gradient yet; a gradient is there
 
 @dataclass(eq=False)
 class Node:
-    """`kind`: "zero", "backward", "step", "join", "entry", "exit". `owner` is the text of what it is called on."""
+    """`kind`: "zero", "backward", "step", "join", "entry", "exit". `owners` are the texts of what it is called on."""
 
     kind: str
     stmt: ast.stmt | None = None
-    owner: str = ""
+    owners: tuple[str, ...] = ()
     after: list[Node] = field(default_factory=list)
 
     @property
@@ -35,7 +35,7 @@ class Node:
         return self.call.func.value
 
 
-Reader = Callable[[ast.stmt], "tuple[str, str] | None"]
+Reader = Callable[[ast.stmt], "tuple[str, tuple[str, ...]] | None"]
 
 
 @dataclass
@@ -45,7 +45,7 @@ class _Exits:
 
 
 class Events:
-    """The graph of one function. `read` says what a simple statement is: (kind, owner), or None."""
+    """The graph of one function. `read` says what a statement is: (kind, owners), or None."""
 
     def __init__(self, body: Sequence[ast.stmt], read: Reader) -> None:
         self.read = read
@@ -56,13 +56,29 @@ class Events:
     def of(self, kind: str) -> list[Node]:
         return [n for n in self.nodes if n.kind == kind]
 
+    def run(self, node: Node, kind: str) -> list[Node]:
+        """The nodes of a kind that stand right before or after one of that kind, on every way."""
+        found, at = [], node
+        while len(at.after) == 1 and at.after[0].kind == kind and at.after[0] not in found:
+            at = at.after[0]
+            found.append(at)
+        at = node
+        while True:
+            before = [n for n in self.nodes if at in n.after]
+            if len(before) != 1 or before[0].kind != kind or before[0] in found:
+                return found
+            at = before[0]
+            found.append(at)
+
     def _link(self, sources: Iterable[Node], target: Node) -> None:
         for source in sources:
             if target not in source.after:
                 source.after.append(target)
 
-    def _node(self, kind: str, incoming: list[Node], stmt: ast.stmt | None = None, owner: str = "") -> Node:
-        node = Node(kind, stmt, owner)
+    def _node(
+        self, kind: str, incoming: list[Node], stmt: ast.stmt | None = None, owners: tuple[str, ...] = ()
+    ) -> Node:
+        node = Node(kind, stmt, owners)
         self.nodes.append(node)
         self._link(incoming, node)
         return node

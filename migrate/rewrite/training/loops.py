@@ -53,9 +53,10 @@ def plan_routine(
     splits = {s.stmt: s for p in routine.passes for s in p.region.splits}
     for statement, units in routine.zeros.items():
         plan.lines[statement] = lambda _, units=units: [f"{grads[u]} = None" for u in units]  # type: ignore[misc]
-        _take(plan, statement)
         text = "gradients are values: nothing to set to zero" if not units else "no gradient yet"
-        plan.found("JM002", statement, "torch.optim.Optimizer.zero_grad", text)
+        for call in routine.cleared[statement].calls if not routine.cleared[statement].helpers else ():
+            plan.taken |= {call, call.func}
+            plan.found("JM002", call, "torch.optim.Optimizer.zero_grad", text)
     for split in splits.values():
         _plan_split(plan, split)
     several = len(routine.passes) > 1

@@ -15,13 +15,14 @@ from .clips import Clip, read_clip
 from .events import CLEAN, FULL, Events, Node
 from .events import Unit as Gradient
 from .flow import block_of
+from .helpers import handed_on, read_zeros, stranger_in
 from .optimizers import Optimizers
 from .roles import NotPlain, function_of, is_optimizer, method_call, modules_called
 from .scaling import scaled, stepped
 from .separate import separate
 from .slices import Place, depends, find_region
 from .sources import Source
-from .steps import Pass, Routine, Update, backward_arguments, backward_calls, method_owner
+from .steps import Pass, Routine, Update, Zeros, backward_arguments, backward_calls, method_owner
 
 States = Mapping[str, Mapping[Node, frozenset[str]]]
 
@@ -33,27 +34,32 @@ class Reader:
         self.plan, self.unit, self.function, self.optimizers = plan, plan.unit, function, optimizers
         body = function.body if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)) else []
         self.backwards = set(backward_calls(self.unit))
+        self.cleared: dict[ast.stmt, Zeros] = {}
         self.events = Events(body, self._event)
         self.steps: dict[str, list[Node]] = {}
         for node in self.events.of("step"):
-            self.steps.setdefault(node.owner, []).append(node)
+            self.steps.setdefault(node.owners[0], []).append(node)
         self.losses = {n: scaled(self.unit, n.on) for n in self.events.of("backward")}
         self.made = {text: self.optimizers.of(self._driven(nodes[0].stmt)) for text, nodes in self.steps.items()}
         self.source: dict[str, Source] = {}
         self.gradients: dict[str, Gradient] = {}
 
-    def _event(self, stmt: ast.stmt) -> tuple[str, str] | None:
+    def _event(self, stmt: ast.stmt) -> tuple[str, tuple[str, ...]] | None:
+        zeros = read_zeros(self.unit, stmt)
+        if zeros is not None:
+            self.cleared[stmt] = zeros
+            return "zero", zeros.owners
         call = stmt.value if isinstance(stmt, ast.Expr) else None
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
             return None
         name, owner = call.func.attr, call.func.value
         if name == "backward" and call in self.backwards:
-            return "backward", ast.unparse(owner)
+            return "backward", (ast.unparse(owner),)
         if name == "step" and (driven := stepped(self.unit, call)) is not None:
-            return "step", ast.unparse(driven)
+            return "step", (ast.unparse(driven),)
         if name == "step" and is_optimizer(self.unit, owner):
-            return "step", ast.unparse(owner)
-        return ("zero", ast.unparse(owner)) if name == "zero_grad" else None
+            return "step", (ast.unparse(owner),)
+        return None
 
     def _driven(self, stmt: ast.stmt | None) -> ast.expr:
         """The optimizer of a step statement."""
@@ -111,14 +117,14 @@ class Reader:
 
     def _by_use(self, text: str) -> Source:
         """The module of an optimizer that comes from elsewhere: the one that the losses before its step call."""
-        zeros = frozenset(n for n in self.events.of("zero") if n.owner == text)
+        zeros = frozenset(n for n in self.events.of("zero") if text in n.owners)
         probe = Gradient(zeros, frozenset(), frozenset(self.steps[text]))
         parts = [self.losses[b] for b in self.losses if probe.live(b)]
         found = modules_called(self.plan, self.function, parts)
         if not found:
             raise NotPlain("nothing shows which model the loss depends on: annotate it (model: nn.Module)")
         if len(found) > 1:
-            zeroed = {n.owner for n in self.events.of("zero")}
+            zeroed = {o for n in self.events.of("zero") for o in n.owners}
             found = [m for m in found if m in zeroed] if len(self.steps) == 1 else []
         if len(found) != 1:
             raise NotPlain("several modules take part, and nothing shows which of them the optimizer trains")
@@ -126,10 +132,17 @@ class Reader:
 
     def _gradient(self, text: str) -> None:
         source = self.source[text]
-        owners = {text, *(source.models if len(source.models) == 1 else ())}
-        zeros = frozenset(n for n in self.events.of("zero") if n.owner in owners)
+        zeros = frozenset(n for n in self.events.of("zero") if self._clears(n, text, source))
         adds = frozenset(b for b, loss in self.losses.items() if depends(self.plan, self.function, loss, source))
         self.gradients[text] = Gradient(zeros, adds, frozenset(self.steps[text]))
+
+    def _clears(self, node: Node, text: str, source: Source) -> bool:
+        """Whether a zero_grad, together with those that stand right before and after it, is of the optimizer or of all
+        its modules."""
+        if text in node.owners:
+            return True
+        together = {*node.owners, *(o for n in self.events.run(node, "zero") for o in n.owners)}
+        return bool(source.models) and together >= set(source.models) and bool({*node.owners} & {*source.models})
 
     def _live(self, node: Node) -> list[str]:
         """The optimizers that use what a backward call adds."""
@@ -137,7 +150,7 @@ class Reader:
         for text in self.steps:
             gradient = self.gradients.get(text)
             if gradient is None:
-                zeros = frozenset(n for n in self.events.of("zero") if n.owner == text)
+                zeros = frozenset(n for n in self.events.of("zero") if text in n.owners)
                 gradient = Gradient(zeros, frozenset([node]), frozenset(self.steps[text]))
             if node in gradient.adds and gradient.live(node):
                 found.append(text)
@@ -156,6 +169,7 @@ class Reader:
         _no_grad_reads(self.unit, self.function)
         order = [t for t in self.steps if t in texts]
         _no_shared(order, self.source)
+        self._no_others(order)
         states = self._states(order)
         gone = tuple(n.stmt for n in self.events.of("zero") if n.stmt is not None)
         passes = [
@@ -164,16 +178,17 @@ class Reader:
         ]
         updates = [self._update(t, n, states[t][n]) for t in order for n in self.steps[t]]
         clips = self._clips(order, mine)
-        zeros: dict[ast.Expr, tuple[str, ...]] = {}
+        zeros: dict[ast.stmt, tuple[str, ...]] = {}
         for node in {n: None for t in order for n in self.gradients[t].zeros}:
-            assert isinstance(node.stmt, ast.Expr)
+            assert node.stmt is not None
             zeros[node.stmt] = self._sets(node, order, passes, updates)
             if zeros[node.stmt] and any(node.stmt in ast.walk(r) for p in passes for r in p.region.stmts):
                 raise NotPlain("zero_grad() stands between forward and backward")
         fresh = tuple(
             u for t in order for u in self.source[t].units if self._asked(self.events.entry, t, u, passes, updates)
         )
-        return Routine(self.function, tuple(passes), tuple(updates), zeros, tuple(clips), fresh)
+        cleared = {stmt: self.cleared[stmt] for stmt in zeros}
+        return Routine(self.function, tuple(passes), tuple(updates), zeros, tuple(clips), fresh, cleared)
 
     def _states(self, order: Sequence[str]) -> States:
         """What each gradient may be before each node. Raises NotPlain when gradients may be left from before
@@ -191,10 +206,40 @@ class Reader:
             states[text] = clean
         return states
 
+    def _no_others(self, order: Sequence[str]) -> None:
+        """Raise NotPlain when anything else in the function may touch these gradients."""
+        if stranger := stranger_in(self.unit, self.function, self.cleared):
+            raise NotPlain(f"`{stranger}` acts on gradients, and that is not followed")
+        trained = [m for s in self.source.values() for m in s.models]
+        units = [u for t in order for u in self.source[t].models]
+        for node in self.events.of("zero"):
+            if any(node in self.gradients[t].zeros for t in order):
+                continue
+            for owner in node.owners:
+                if not self._apart(node, owner, units, trained):
+                    raise NotPlain(f"`{owner}.zero_grad()` may be of these gradients or of a part of them")
+
+    def _apart(self, node: Node, owner: str, units: Sequence[str], trained: Sequence[str]) -> bool:
+        """Whether a zero_grad of `owner` leaves the gradients of the modules `units` alone."""
+        assert node.stmt is not None
+        source = self.source.get(owner)
+        if source is None:
+            found = next((n.func.value for n in self.cleared[node.stmt].calls if isinstance(n.func, ast.Attribute)
+                          and ast.unparse(n.func.value) == owner), None)  # fmt: skip
+            made = self.optimizers.of(found) if found is not None else None
+            source = made.source if made is not None and not made.problem else None
+        models = source.models if source is not None else (owner,)
+        if source is not None and source.arrays:
+            return True
+        return all(m != u and separate(self.unit, node.stmt, u, m, trained) for m in models for u in units)
+
     def _new(self, text: str) -> bool:
-        """Whether the optimizer and what it trains are made in this function: no earlier gradient can be left."""
+        """Whether the optimizer and what it trains are made in this function, and nothing else gets hold of them to set
+        its gradients to zero: no earlier gradient can be left."""
         made = self.made[text]
         if made is None or function_of(self.unit, made.call) is not self.function:
+            return False
+        if not self.gradients[text].zeros and handed_on(self.unit, self.function, {text, *made.source.models}):
             return False
         if made.arrays:
             return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ...read.unit import Unit
 from .clips import Clip
@@ -13,6 +13,8 @@ from .roles import NotPlain
 from .scaling import scaled
 from .slices import Region
 from .sources import Source
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
 @dataclass(frozen=True)
@@ -48,16 +50,27 @@ class Update:
 
 
 @dataclass(frozen=True)
+class Zeros:
+    """A statement that sets gradients to zero: the texts of the owners where the statement stands, and the zero_grad
+    calls, of which those of a helper stand elsewhere. `helpers` are the functions on the way."""
+
+    owners: tuple[str, ...]
+    calls: tuple[ast.Call, ...]
+    helpers: tuple[Function, ...] = ()
+
+
+@dataclass(frozen=True)
 class Routine:
     """What belongs together in one function. `zeros` are the zero_grad statements with the units whose variable they
-    must set, `fresh` those whose variable begins as None, before the statement `start`."""
+    must set, `cleared` says what each of them does, `fresh` are the units whose variable begins as None."""
 
     function: ast.AST
     passes: tuple[Pass, ...]
     updates: tuple[Update, ...]
-    zeros: Mapping[ast.Expr, tuple[str, ...]]
+    zeros: Mapping[ast.stmt, tuple[str, ...]]
     clips: tuple[Clip, ...]
     fresh: tuple[str, ...] = ()
+    cleared: Mapping[ast.stmt, Zeros] = field(default_factory=dict)
 
     @property
     def units(self) -> tuple[str, ...]:
