@@ -71,7 +71,8 @@ class Unit:
             if not base or base.startswith("builtins."):
                 return None
             name = f"{base}.{node.attr}"
-            return canonical(self.reexports.get(name, name))
+            name = canonical(self.reexports.get(name, name))
+            return _DTYPES[name] if name in _DTYPES and self._is_cast(node) else name
         if not isinstance(node, ast.Name):
             return None
         scope = self.scope(node).lookup(node.id)
@@ -79,6 +80,12 @@ class Unit:
             return self._star(node) or (f"builtins.{node.id}" if node.id in _BUILTINS else None)
         targets = {target for b in scope.bindings[node.id] if (target := self._target(b)) is not None}
         return canonical(targets.pop()) if len(targets) == 1 and "" not in targets else None
+
+    def _is_cast(self, node: ast.Attribute) -> bool:
+        """Whether a tensor type stands for its dtype: `x.type(torch.FloatTensor)`."""
+        call = self.tree.parents.get(node)
+        named = isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "type"
+        return named and call.args == [node] and not call.keywords  # type: ignore[union-attr]
 
     def _target(self, binding: Binding) -> str | None:
         """The import target of a binding, "" when it is no import, None when it does not count (`torch = None`)."""
@@ -120,6 +127,19 @@ class Unit:
             return None
         target = found[-1].node
         return self.classes.get(target) if isinstance(target, ast.ClassDef) else self.functions.get(target)
+
+
+_DTYPES = {
+    "torch.FloatTensor": "torch.float32",
+    "torch.DoubleTensor": "torch.float64",
+    "torch.HalfTensor": "torch.float16",
+    "torch.LongTensor": "torch.int64",
+    "torch.IntTensor": "torch.int32",
+    "torch.ShortTensor": "torch.int16",
+    "torch.CharTensor": "torch.int8",
+    "torch.ByteTensor": "torch.uint8",
+    "torch.BoolTensor": "torch.bool",
+}
 
 
 def canonical(name: str) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ..read.needs import draws, key_parameter
 from ..rulebook.precedence import ATOM
 from ..rulebook.rows import Row
 from ..rulebook.signature import Mismatch, Signature, bind
+from .match import LEGACY, legacy_reduction
 from .nativecalls import native_construction
 
 if TYPE_CHECKING:
@@ -85,7 +87,12 @@ def _arguments(plan: Plan, row: Row, node: ast.Call, receiver: ast.expr | None, 
             return "" if not {k.arg for k in node.keywords} & (set(row.drop) | set(row.refuse)) else "star-arguments"
         return f"{bound.detail} {'is missing' if bound.reason == 'missing' else 'is not one of its parameters'}"
     first = signature.params[0].name if signature.params else ""
+    legacy = legacy_reduction(signature, bound.named)
+    if legacy is not None and (problem := _legacy(plan, node, bound.named, legacy)):
+        return problem
     for name, value in bound.named.items():
+        if legacy is not None and name in (*LEGACY, "reduction"):
+            continue
         if name in known or name not in signature.by_name or (name == first and name in ("self", "input")):
             continue
         default = signature.by_name[name].default
@@ -98,6 +105,24 @@ def _arguments(plan: Plan, row: Row, node: ast.Call, receiver: ast.expr | None, 
             remove_argument(plan, node, value)
         else:
             return f"the layer library's version has no {name}"
+    return ""
+
+
+def _legacy(plan: Plan, node: ast.Call, named: Mapping[str, ast.expr], reduction: str) -> str:
+    """Write `reduction=` in the place of `size_average` and `reduce`. Returns what is wrong, "" when all is well."""
+    values = [named[n] for n in (*LEGACY, "reduction") if n in named]
+    place = values[0] if reduction != "mean" else None
+    for value in values:
+        if value is not place:
+            remove_argument(plan, node, value)
+    if place is None:
+        return ""
+    keyword = next((k for k in node.keywords if k.value is place), None)
+    if keyword is None and any(a not in values for a in node.args[node.args.index(place) :]):
+        return f"{reduction!r} is given by position, by size_average"
+    tree = plan.unit.tree
+    plan.point(node, tree.start(keyword or place), tree.end(place), f"reduction={reduction!r}")
+    plan.taken |= {place}
     return ""
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 from ..read.kinds import Kind
 from ..read.unit import Unit
@@ -54,7 +54,34 @@ def match(row: Row, call: ast.Call, receiver: ast.expr | None, unit: Unit) -> Ma
     arguments = bind(signature, call, receiver)
     if isinstance(arguments, Mismatch):
         return _mismatch(row, arguments)
+    arguments = _modern(signature, arguments)
     return choose(row, signature, arguments, unit)
+
+
+LEGACY = ("size_average", "reduce")
+
+
+def legacy_reduction(signature: Signature, named: Mapping[str, ast.expr]) -> str | None:
+    """The reduction that literal `size_average` and `reduce` stand for; they go before `reduction`
+    (torch.nn._reduction.legacy_get_string). None when neither is given, or not as a literal."""
+    flags = [named[n] for n in LEGACY if n in named]
+    given = [f.value for f in flags if isinstance(f, ast.Constant)]
+    if "size_average" not in signature.by_name or len(given) != len(flags) or all(v is None for v in given):
+        return None
+    average, reduce = (
+        named[n].value is not False if n in named else True  # type: ignore[attr-defined]
+        for n in LEGACY
+    )
+    return "none" if not reduce else "mean" if average else "sum"
+
+
+def _modern(signature: Signature, arguments: Arguments) -> Arguments:
+    """`reduction` in the place of what came before it."""
+    reduction = legacy_reduction(signature, arguments.named)
+    if reduction is None:
+        return arguments
+    named = {n: v for n, v in arguments.named.items() if n not in LEGACY}
+    return replace(arguments, named={**named, "reduction": ast.Constant(reduction)})
 
 
 def _mismatch(row: Row, mismatch: Mismatch) -> Refusal:

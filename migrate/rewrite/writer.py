@@ -87,6 +87,8 @@ class Writer:
         whole = self.plan.whole.get(node)
         if whole is not None:
             return whole.build(self)
+        if isinstance(node, ast.Constant) and "lineno" not in node.__dict__:  # not from the source
+            return repr(node.value)
         if node not in self.touched:
             return self.tree.segment(node)
         return self._splice(node, self.tree.start(node), self.tree.end(node))

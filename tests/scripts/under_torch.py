@@ -1,6 +1,7 @@
-"""Run a script under torch for some optimizer steps: `under_torch.py SCRIPT STEPS FOLDER [ARGUMENT...]`.
+"""Run a script under torch for some optimizer steps: `under_torch.py SCRIPT STEPS FOLDER float|double [ARGUMENT...]`.
 
-Writes FOLDER/draws.pickle and FOLDER/torch.json with the losses, one for each backward pass.
+`float` writes FOLDER/draws.pickle and FOLDER/torch.json with the losses, one for each backward pass. `double` runs it
+once more with the same draws in float64 and writes FOLDER/double.json: how far rounding alone takes torch from itself.
 """
 
 from __future__ import annotations
@@ -20,16 +21,30 @@ import torch.library
 import torch.nn.functional as F
 
 sys.path.insert(0, str(Path(__file__).parent))
-from draws import Draws
+from draws import Draws, read
 
 
 class Stop(BaseException):
     """Enough steps."""
 
 
-def note_draws(draws: Draws) -> None:
-    """Make torch's ways to draw write down what they drew."""
+def note_draws(draws: Draws, *, again: bool = False) -> None:
+    """Make torch's ways to draw write down what they drew, or give the same `again`."""
     inside = [False]
+
+    def repeated(result: torch.Tensor, kind: str, drawn: np.ndarray) -> torch.Tensor:
+        """The result with the draw of the first run in the place of the one that was `drawn` now."""
+        found = draws.take(kind, drawn.shape)
+        if found is None:
+            return result
+        if kind not in ("uniform", "normal"):
+            return result.detach().copy_(torch.as_tensor(found))
+        values = result.detach().double().numpy()
+        pick = np.argsort(drawn.ravel())[[0, -1]] if drawn.size > 1 else np.array([0, 0])  # result = a + scale * drawn
+        low, high = drawn.ravel()[pick]
+        scale = (values.ravel()[pick[1]] - values.ravel()[pick[0]]) / (high - low) if high > low else 1.0
+        result.detach().copy_(torch.as_tensor(values + scale * (found - drawn)))
+        return result
 
     def noted(owner: Any, name: str, standard: Callable[..., tuple[str, Any]]) -> None:
         original = getattr(owner, name)
@@ -43,6 +58,8 @@ def note_draws(draws: Draws) -> None:
                 result = original(*args, **options)
                 with torch.no_grad():
                     kind, value = standard(result.detach(), *args, **options)
+                    if again:
+                        return repeated(result, kind, np.array(value))
                 draws.note(kind, value)
                 return result
             finally:
@@ -80,6 +97,9 @@ def note_draws(draws: Draws) -> None:
             indices = list(order(self))
         finally:
             inside[0] = False
+        found = draws.take("permutation", (len(indices),)) if again else None
+        if found is not None:
+            return iter(found.tolist())
         draws.note("permutation", np.array(indices))
         return iter(indices)
 
@@ -89,10 +109,23 @@ def note_draws(draws: Draws) -> None:
         if not training or p == 0:
             return input
         keep = torch.empty_like(input).bernoulli_(1 - p)
-        draws.note("bernoulli", keep.numpy() > 0)
+        found = draws.take("bernoulli", tuple(keep.shape)) if again else None
+        if found is not None:
+            keep = torch.as_tensor(found).to(input.dtype)
+        if not again:
+            draws.note("bernoulli", keep.numpy() > 0)
         return input * keep / (1 - p)
 
+    def dropout2d(input: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> torch.Tensor:
+        if input.dim() not in (2, 4):
+            raise NotImplementedError("dropout2d of one sample")
+        if not training or p == 0:
+            return input
+        mask = dropout(torch.ones(input.shape[:2]), p).reshape(*input.shape[:2], *(1,) * (input.dim() - 2))
+        return input * mask
+
     F.dropout = dropout
+    F.dropout2d = dropout2d
 
 
 def skip_cuda_operators() -> None:
@@ -113,10 +146,26 @@ def skip_cuda_operators() -> None:
         torch.library.register_fake = register
 
 
-def main(script: str, steps: int, folder: Path, arguments: list[str]) -> None:
+def widen() -> None:
+    """Let the script compute in float64 where it says nothing, or float32."""
+    torch.set_default_dtype(torch.float64)
+    from_numpy, tensor, to_double = torch.from_numpy, torch.tensor, torch.Tensor.double
+
+    def wide(value: torch.Tensor) -> torch.Tensor:
+        return to_double(value) if value.dtype == torch.float32 else value
+
+    torch.from_numpy = lambda array: wide(from_numpy(array))
+    torch.tensor = lambda *args, **options: wide(tensor(*args, **options))
+    torch.Tensor.float = to_double
+
+
+def main(script: str, steps: int, folder: Path, precision: str, arguments: list[str]) -> None:
     torch.set_num_threads(1)
     skip_cuda_operators()
-    draws, losses, done = Draws(), [], [0]
+    again = precision == "double"
+    draws, losses, done = read(folder / "draws.pickle") if again else Draws(), [], [0]
+    if again:
+        widen()
     backward = torch.Tensor.backward
 
     def note_loss(self: torch.Tensor, *args: Any, **options: Any) -> Any:
@@ -140,7 +189,7 @@ def main(script: str, steps: int, folder: Path, arguments: list[str]) -> None:
     torch.manual_seed(0)
     np.random.seed(0)
     random.seed(0)
-    note_draws(draws)
+    note_draws(draws, again=again)
     sys.argv = [script, *arguments]
     sys.path.insert(0, str(Path(script).parent))
     how = "finished"
@@ -148,9 +197,11 @@ def main(script: str, steps: int, folder: Path, arguments: list[str]) -> None:
         runpy.run_path(script, run_name="__main__")
     except Stop:
         how = "stopped"
-    draws.write(folder / "draws.pickle")
-    (folder / "torch.json").write_text(json.dumps({"how": how, "steps": done[0], "losses": losses}))
+    if not again:
+        draws.write(folder / "draws.pickle")
+    result = {"how": how, "steps": done[0], "losses": losses}
+    (folder / ("double.json" if again else "torch.json")).write_text(json.dumps(result))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]), sys.argv[4:])
+    main(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]), sys.argv[4], sys.argv[5:])

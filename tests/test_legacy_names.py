@@ -1,0 +1,56 @@
+"""What torch took before 1.0 and still takes: reductions by `size_average` and `reduce`, casts by tensor types."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
+from converted import convert, under_jax, under_torch
+
+HEAD = "import torch\nfrom torch import nn\nimport torch.nn.functional as F\n\n\n"
+LOSSES = [
+    "F.binary_cross_entropy(x, y, size_average=False)",
+    "F.binary_cross_entropy(x, y, size_average=True, reduce=None)",
+    "F.mse_loss(x, y, False)",
+    "F.mse_loss(x, y, None, None, 'sum')",
+    "F.mse_loss(x, y, reduce=False, size_average=True)",
+    "F.l1_loss(x, y, size_average=True, reduction='sum')",
+    "F.l1_loss(x, y, reduce=True, size_average=False, reduction='none')",
+    "nn.BCELoss(size_average=False)(x, y)",
+    "nn.MSELoss(reduce=False)(x, y)",
+    "nn.SmoothL1Loss(size_average=True)(x, y)",
+]
+
+
+@pytest.mark.filterwarnings("ignore:size_average and reduce args")
+@pytest.mark.parametrize("call", LOSSES)
+def test_reductions(call: str, tmp_path: Path) -> None:
+    source = f"{HEAD}def f(x: torch.Tensor, y: torch.Tensor):\n    return {call}\n"
+    converted = convert(source)
+    assert not converted.left and "size_average" not in converted.text and "reduce=" not in converted.text
+    x, y = np.random.default_rng(0).uniform(0.1, 0.9, (2, 3, 4)).astype(np.float32)
+    want = under_torch(source).f(torch.tensor(x), torch.tensor(y))
+    np.testing.assert_allclose(under_jax(converted, tmp_path).f(jnp.asarray(x), jnp.asarray(y)), want, rtol=1e-5)
+
+
+def test_a_reduction_that_is_computed_is_left() -> None:
+    source = f"{HEAD}def f(x: torch.Tensor, y: torch.Tensor, flag):\n    return F.l1_loss(x, y, size_average=flag)\n"
+    assert [f.code for f in convert(source).findings if f.code.startswith("JM2")] == ["JM202"]
+
+
+@pytest.mark.parametrize("kind", ["Float", "Long", "Int", "Byte", "Half", "Bool"])
+def test_casts(kind: str, tmp_path: Path) -> None:
+    source = f"{HEAD}def f(x: torch.Tensor):\n    return x.type(torch.{kind}Tensor)\n"
+    converted = convert(source)
+    assert not converted.left
+    x = np.array([-1.5, 0.0, 1.0, 2.75, 258.0], np.float32)
+    want = under_torch(source).f(torch.tensor(x)).numpy()
+    ours = np.asarray(under_jax(converted, tmp_path).f(jnp.asarray(x)))
+    assert ours.dtype == (np.int32 if kind == "Long" else want.dtype)
+    np.testing.assert_array_equal(ours, want)
