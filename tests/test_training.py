@@ -360,6 +360,45 @@ def test_forms(form: str, tmp_path: Path) -> None:
     same_weights(twin, model, start)
 
 
+TWO_AT_ONCE = (
+    HEAD
+    + """
+def fit(one: Net, other: Net, xs: torch.Tensor, ys: torch.Tensor):
+    opt_one = optim.SGD(one.parameters(), lr=0.1)
+    opt_other = optim.Adam(other.parameters(), lr=1e-2)
+    losses = []
+    for x, y in zip(xs, ys):
+        first = one(x)
+        second = OTHER
+        loss_one = F.cross_entropy(first, y)
+        loss_other = F.cross_entropy(second, y)
+        opt_one.zero_grad()
+        opt_other.zero_grad()
+        loss_one.backward(KEPT)
+        loss_other.backward()
+        opt_one.step()
+        opt_other.step()
+        losses.append((loss_one.item(), loss_other.item()))
+    return losses
+"""
+)
+
+
+@pytest.mark.parametrize(("other", "kept"), [("other(x)", ""), ("other(x) + first", "retain_graph=True")])
+def test_losses_that_are_differentiated_one_after_the_other(other: str, kept: str, tmp_path: Path) -> None:
+    source = TWO_AT_ONCE.replace("OTHER", other).replace("KEPT", kept)
+    _, theirs, ours, one, twin_one = both(source, tmp_path)
+    other_model, twin_other = theirs.Net(), ours.Net(rngs=nnx.Rngs(1))
+    weights = {k: v for k, v in arrays(other_model.state_dict()).items() if "num_batches" not in k}
+    load_state_dict(twin_other, weights, strict=False)
+    xs, ys = data()
+    start, start_other = arrays(one.state_dict()), arrays(other_model.state_dict())
+    want = theirs.fit(one, other_model, torch.tensor(xs), torch.tensor(ys))
+    close(ours.fit(twin_one, twin_other, jnp.asarray(xs), jnp.asarray(ys)), want)
+    same_weights(twin_one, one, start)
+    same_weights(twin_other, other_model, start_other)
+
+
 @pytest.mark.parametrize("reason", REFUSED)
 def test_refused(reason: str) -> None:
     body = "\n        ".join(REFUSED[reason])

@@ -172,6 +172,8 @@ def distance(want: list[float], got: list[float]) -> float:
 
 def verdict(name: str, original: dict[str, Any], results: dict[str, Any], left: str) -> Row:
     want, eager, jitted = original["losses"], results["eager"]["losses"], results["jit"]["losses"]
+    if len(eager) < len(want):  # losses whose backward calls follow each other are differentiated as one sum
+        want = original["sums"]
     bad = "reported" if left else "WRONG"
     if len(eager) < len(want) or len(jitted) < len(want) or not want:
         return Row(

@@ -166,10 +166,18 @@ def main(script: str, steps: int, folder: Path, precision: str, arguments: list[
     draws, losses, done = read(folder / "draws.pickle") if again else Draws(), [], [0]
     if again:
         widen()
+    sums: list[float] = []
+    last = [-1]
     backward = torch.Tensor.backward
 
     def note_loss(self: torch.Tensor, *args: Any, **options: Any) -> Any:
-        losses.append(float(self.detach().sum()))
+        value, line = float(self.detach().sum()), sys._getframe(1).f_lineno
+        losses.append(value)
+        if last[0] == line - 1:  # two losses that are differentiated together
+            sums[-1] += value
+        else:
+            sums.append(value)
+        last[0] = line
         return backward(self, *args, **options)
 
     torch.Tensor.backward = note_loss
@@ -199,7 +207,7 @@ def main(script: str, steps: int, folder: Path, precision: str, arguments: list[
         how = "stopped"
     if not again:
         draws.write(folder / "draws.pickle")
-    result = {"how": how, "steps": done[0], "losses": losses}
+    result = {"how": how, "steps": done[0], "losses": losses, "sums": sums}
     (folder / ("double.json" if again else "torch.json")).write_text(json.dumps(result))
 
 

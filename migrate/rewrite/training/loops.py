@@ -17,6 +17,7 @@ from .steps import Pass, Routine, Update
 from .text import indented
 
 _COMPOUND = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.Match)
+_WIDTH = 120
 _SPLIT = " = jax.random.split("
 
 
@@ -279,7 +280,12 @@ def gradient_lines(plan: Plan, one: Pass, names: Names) -> list[str]:
     if len(one.losses) > 1:
         loss = fresh(plan, one.stmt, ("total_loss", "sum_of_losses", "loss_in_all"))
     target = f"({loss}, {aux}), {grads}" if aux else f"{loss}, {grads}"
-    return [f"{target} = {space}.value_and_grad({', '.join(options)})({given})", *sums]
+    function = f"{space}.value_and_grad({', '.join(options)})"
+    line = f"{target} = {function}({given})"
+    if len(line) + len(plan.unit.tree.indent(one.stmt)) <= _WIDTH:
+        return [line, *sums]
+    short = fresh(plan, one.stmt, ("grad_fn", "value_and_grad_fn"))
+    return [f"{short} = {function}", f"{target} = {short}({given})", *sums]
 
 
 def _targets(plan: Plan, one: Pass, names: Names, first: Sequence[str]) -> tuple[list[str], list[str]]:

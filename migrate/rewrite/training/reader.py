@@ -157,10 +157,11 @@ class Reader:
         return found
 
     def _groups(self, live: Mapping[Node, list[str]]) -> list[set[str]]:
-        """Optimizers that share a backward call belong together."""
+        """Optimizers that share a backward call, or calls that follow each other directly, belong together."""
         groups: list[set[str]] = [{t} for t in self.steps]
-        for texts in live.values():
-            touched = [g for g in groups if g & set(texts)]
+        runs = self._runs([b for b, texts in live.items() if texts])
+        for texts in [{t for b in run for t in live[b]} for run in runs]:
+            touched = [g for g in groups if g & texts]
             if len(touched) > 1:
                 groups = [g for g in groups if g not in touched] + [set().union(*touched)]
         return groups
@@ -173,8 +174,8 @@ class Reader:
         states = self._states(order)
         gone = tuple(n.stmt for n in self.events.of("zero") if n.stmt is not None)
         passes = [
-            self._pass(nodes, [t for t in order if t in live[nodes[0]]], states, gone)
-            for nodes in self._runs(mine, live)
+            self._pass(nodes, [t for t in order if any(t in live[n] for n in nodes)], states, gone)
+            for nodes in self._runs(mine)
         ]
         updates = [self._update(t, n, states[t][n]) for t in order for n in self.steps[t]]
         clips = self._clips(order, mine)
@@ -250,8 +251,9 @@ class Reader:
                 return False
         return True
 
-    def _runs(self, mine: Sequence[Node], live: Mapping[Node, list[str]]) -> list[list[Node]]:
-        """The backward nodes, those together that follow each other directly: their losses are summed."""
+    def _runs(self, mine: Sequence[Node]) -> list[list[Node]]:
+        """The backward nodes, those together that follow each other directly: their losses are summed. What one of them
+        does not depend on gets the same gradient from the sum."""
         runs: list[list[Node]] = []
         for node in sorted(mine, key=lambda n: self.unit.tree.start(n.call)):
             last = runs[-1][-1] if runs else None
@@ -259,7 +261,7 @@ class Reader:
                 block = block_of(last.stmt, self.unit.tree.parents)
                 follows = node.stmt in block and block.index(node.stmt) == block.index(last.stmt) + 1
                 named = isinstance(self.losses[node], ast.Name) and isinstance(self.losses[last], ast.Name)
-                if follows and named and live[last] == live[node]:
+                if follows and named:
                     runs[-1].append(node)
                     continue
             runs.append([node])
