@@ -31,6 +31,10 @@ def verify(
     ] = None,
     example: Annotated[str, typer.Option(metavar="CALL", help='Both in one: "Net(8)(f32[4, 8])".')] = "",
     case: Annotated[Path | None, typer.Option(metavar="TOML", help="A file of cases.")] = None,
+    propose: Annotated[
+        Path | None,
+        typer.Option(metavar="TOML", help="Find out what to run, write it into a new file of cases, and stop."),
+    ] = None,
     name_map: Annotated[
         str,
         typer.Option("--map", metavar="auto|FILE", help="CONVERTED is hand-written: find its names, or read a map."),
@@ -46,6 +50,7 @@ def verify(
     ] = None,
     timeout: Annotated[float, typer.Option(min=1, help="Seconds for each program and case.")] = 300,
     memory: Annotated[float, typer.Option(min=0, metavar="GB", help="Memory for each program; 0: no limit.")] = 16,
+    bench: Annotated[bool, typer.Option("--bench", help="Measure time per step and memory of both.")] = False,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page with curves and the tree.")] = None,
     junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the stages as JUnit XML.")] = None,
     write_test: Annotated[
@@ -60,10 +65,10 @@ def verify(
     """Run the original under torch and the converted program without it, and compare them stage by stage.
 
     What to run is said by a comment in FILE (# jaxmigrate: example Net(8)(f32[4, 8])), by
-    [[tool.jaxmigrate.verify]] in pyproject.toml, or by the options.
+    [[tool.jaxmigrate.verify]] in pyproject.toml, or by the options; --propose finds it out.
     """
     from .verify import VerifyOptions
-    from .verifying import Outputs, What, load_map, run_verify
+    from .verifying import Outputs, What, load_map, run_propose, run_verify
 
     if (inputs and not build) or sum(map(bool, (build, example, case))) > 1:
         raise typer.BadParameter("say what to run in one way: --build with --input, --example, or --case")
@@ -79,6 +84,9 @@ def verify(
         memory=memory,
         precisions=precisions,
         map=load_map(name_map),
+        bench=bench,
     )
+    if propose is not None:
+        return run_propose(original, propose, options)
     outputs = Outputs(html, junit, write_test, as_json)
     return run_verify(original, converted, what, options, tuple(rules or ()), outputs=outputs, dry_run=dry_run)

@@ -106,9 +106,37 @@ def _cases(original: Path, source: str, what: What) -> list[Case]:
     if not cases:
         raise InputError(
             f"{what.cases or original}: nothing says what to run; write `# jaxmigrate: example Net(8)(f32[4, 8])` "
-            f"into {original}, or give --build and --input"
+            f"into {original}, give --build and --input, or let --propose {original.stem}_cases.toml find out"
         )
     return cases
+
+
+def run_propose(original: Path, target: Path, options: VerifyOptions) -> int:
+    """Write the cases that can be found for `original` into the new file `target`; returns the exit code.
+
+    0: at least one; 1: none. Raises InputError where `target` exists or nothing of the file is a module.
+    """
+    from .verify.propose import cases_file, propose
+
+    if original.suffix == ".ipynb":
+        raise InputError(f"{original}: a notebook; verify runs .py files")
+    source = decode(str(original), read_bytes(original))
+    if target.exists():
+        raise InputError(f"{target}: it exists; what you have edited is not overwritten")
+    if missing := [name for name in ("torch", "numpy") if find_spec(name) is None]:
+        raise InputError(f"verify needs {', '.join(missing)}: pip install 'jaxmigrate[verify]'")
+    try:
+        proposed = propose(original, source.text, options)
+    except CaseError as error:
+        raise InputError(str(error)) from error
+    write_all([Write(target, cases_file(original, target, proposed).encode("utf-8"))])
+    for item in proposed:
+        print(f"{item.build}({', '.join(item.inputs)})" if item.build else f"not proposed: {item.name}: {item.reason}")
+    found = sum(bool(item.build) for item in proposed)
+    print(
+        f"{found} case{'s' * (found != 1)} in {target}: jaxmigrate verify {original} --case {target}", file=sys.stderr
+    )
+    return ExitCode.DONE if found else ExitCode.FINDINGS
 
 
 def _convert(original: Path, folder: Path, rules: Sequence[Path]) -> Path | None:

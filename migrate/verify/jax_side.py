@@ -21,6 +21,7 @@ import optax  # noqa: E402
 from flax import nnx  # noqa: E402
 
 from .confine import settle  # noqa: E402
+from .jax_bench import benchmark  # noqa: E402
 from .jax_mapped import Mapped  # noqa: E402
 from .jax_model import (  # noqa: E402
     Dropouts,
@@ -68,6 +69,9 @@ class Converted(Program):
     def steps(self) -> Iterator[tuple[str, Callable[[], Result]]]:
         yield "load", self.load
         yield "build", self.build
+        if self.item.trace == "bench":
+            yield "bench", lambda: benchmark(self, self._wanted("behaviour"))
+            return
         if self.item.trace:
             yield f"trace {self.item.trace}", lambda: self.trace(self.item.trace)
             return

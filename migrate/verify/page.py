@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from html import escape
 
-from .results import CaseReport, Heat, Stage, VerifyReport
-from .table import found
+from .results import Bench, CaseReport, Heat, Stage, VerifyReport
+from .table import found, remembered, timed
 
 _GOOD, _BAD, _ODD = ("equal", "holds"), ("different", "failed"), ("shapes only", "eager only", "recompiles")
 _COLOURS = ("#2563eb", "#dc2626", "#d97706")
@@ -45,6 +45,17 @@ def render_page(report: VerifyReport) -> str:
     return "\n".join(parts)
 
 
+def _bench(bench: Bench) -> list[str]:
+    if bench.note:
+        return [f"<p>Not measured: {escape(bench.note)}</p>"]
+    heads = ("time per", "way", "median", "quartiles", "first step", "steps", "")
+    parts = ["<table><tr>" + "".join(f"<th>{h}</th>" for h in heads) + "</tr>"]
+    for row in sorted(bench.rows, key=lambda r: r.what):
+        numbers = "".join(f'<td class="number">{escape(n)}</td>' for n in timed(row))
+        parts.append(f"<tr><td>{row.what}</td><td>{row.way}</td>{numbers}<td>{escape(row.detail)}</td></tr>")
+    return [*parts, "</table>", *(f"<p>{escape(remembered(m))}</p>" for m in bench.memory)]
+
+
 def _case(case: CaseReport) -> str:
     parts = [f"<h2><code>{escape(case.case)}</code></h2>"]
     for title, item in (("First statement", case.statement), ("First sub-module", case.divergence)):
@@ -55,6 +66,8 @@ def _case(case: CaseReport) -> str:
     parts.append("<table><tr>" + "".join(f"<th>{h}</th>" for h in heads) + "</tr>")
     parts += [_row(stage) for stage in case.stages]
     parts.append("</table>")
+    if case.bench is not None:
+        parts += _bench(case.bench)
     if case.curves:
         parts += ["<h3>Loss at each step</h3>", _curves(case.curves)]
     if case.heat:

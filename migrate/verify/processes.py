@@ -19,7 +19,7 @@ from .record import Recording, finished, read, started
 from .results import VerifyOptions
 from .worker import Item, write_job
 
-Side = Literal["torch", "jax"]
+Side = Literal["torch", "jax", "propose"]
 
 _LAUNCH = Path(__file__).with_name("launch.py")
 _PRINTED = 64 << 20  # bytes of printed text after which a program is ended
@@ -142,7 +142,7 @@ def _environment(side: Side, options: VerifyOptions, scratch: Path) -> dict[str,
         "MPLCONFIGDIR": str(temporary),
         "MPLBACKEND": "agg",
     }
-    if side == "torch":
+    if side != "jax":
         return {**env, "CUDA_VISIBLE_DEVICES": ""}
     if options.device == "cpu":
         return {**env, "JAX_PLATFORMS": "cpu"}

@@ -38,6 +38,7 @@ class VerifyOptions:
     jit: bool = True
     eager: bool = True
     divergence: bool = True
+    bench: bool = False
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,42 @@ class Heat:
 
 
 @dataclass(frozen=True)
+class Timing:
+    """Seconds per step of one way to run: median and quartiles of `steps` steps, and of the first, which compiles.
+
+    They are None where it was not measured; `detail` says why, or what torch.compile could not keep together.
+    """
+
+    what: str
+    way: str
+    median: float | None = None
+    low: float | None = None
+    high: float | None = None
+    first: float | None = None
+    steps: int = 0
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes of one process: before the first step (on a GPU: 0), and at most."""
+
+    side: str
+    device: str
+    before: int
+    peak: int
+
+
+@dataclass(frozen=True)
+class Bench:
+    """The measurement of one case; without rows `note` says why there is none."""
+
+    rows: tuple[Timing, ...] = ()
+    memory: tuple[Memory, ...] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True)
 class CaseReport:
     """The stages of one case in order, the first divergence when there is one, and what was assumed on the way."""
 
@@ -108,6 +145,7 @@ class CaseReport:
     statement: Statement | None = None
     heat: tuple[Heat, ...] = ()
     curves: tuple[tuple[str, tuple[float, ...]], ...] = ()
+    bench: Bench | None = None
 
     @property
     def ok(self) -> bool:
@@ -161,6 +199,7 @@ def report_json(report: VerifyReport) -> dict[str, Any]:
                 "statement": None if c.statement is None else {k: _plain(v) for k, v in asdict(c.statement).items()},
                 "curves": {name: [_plain(v) for v in values] for name, values in c.curves},
                 "heat": [{k: _plain(v) for k, v in asdict(h).items()} for h in c.heat],
+                "bench": None if c.bench is None else asdict(c.bench),
                 "divergence": None if c.divergence is None else {k: _plain(v) for k, v in asdict(c.divergence).items()},
             }
             for c in report.cases

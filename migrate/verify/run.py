@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from .benching import bench_case
 from .cases import Case, CaseError
 from .compare import Comparison
 from .divergence import first_divergence, first_statement, heat_of
@@ -40,6 +41,14 @@ def verify_pair(
             compare_case(case, torch[i], jax[i], options, (original, converted, scratch / f"trace{i}"))
             for i, case in enumerate(cases)
         ]
+        if options.bench:
+            reports = [
+                replace(
+                    report,
+                    bench=bench_case(report, case, (original, converted), weights[i], options, scratch / f"bench{i}"),
+                )
+                for i, (report, case) in enumerate(zip(reports, cases, strict=True))
+            ]
     versions: dict[str, str] = {"python": ".".join(map(str, sys.version_info[:3]))}
     device: str = options.device
     for recording in (torch[0], jax[0]):

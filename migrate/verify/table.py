@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .results import CaseReport, Stage, VerifyReport
+from .results import Bench, CaseReport, Memory, Stage, Timing, VerifyReport
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,6 +34,8 @@ def render_table(report: VerifyReport, console: Console) -> None:
         console.print()
         console.print(f"[bold]{escape(case.case)}[/bold]")
         console.print(_table(case))
+        if case.bench is not None:
+            _show_bench(case.bench, console)
         for note in case.notes:
             console.print(f"note: {escape(note)}")
         if case.statement is not None:
@@ -66,6 +68,50 @@ def _table(case: CaseReport) -> Table:
         numbers = [_number(n) for n in (stage.max_abs, stage.max_rel, stage.tolerance)]
         table.add_row(stage.name, stage.how, f"[{style}]{stage.verdict}[/{style}]", *numbers, escape(found(stage)))
     return table
+
+
+def _show_bench(bench: Bench, console: Console) -> None:
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    if bench.note:
+        console.print(f"not measured: {escape(bench.note)}")
+        return
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("time per", "way"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("median", "quartiles", "first step", "steps"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("", overflow="fold")
+    for row in sorted(bench.rows, key=lambda r: r.what):
+        cells = timed(row)
+        table.add_row(row.what, row.way, *cells, escape(row.detail))
+    console.print(table)
+    for used in bench.memory:
+        console.print(escape(remembered(used)))
+
+
+def timed(row: Timing) -> tuple[str, str, str, str]:
+    """Median, quartiles, first step and number of steps as text."""
+    if row.median is None or row.low is None or row.high is None:
+        return "", "", "", ""
+    return (
+        _seconds(row.median),
+        f"{_seconds(row.low)} - {_seconds(row.high)}",
+        _seconds(row.first or 0.0),
+        str(row.steps),
+    )
+
+
+def remembered(used: Memory) -> str:
+    """The memory of one side as a line of text."""
+    before = f", {used.before / 1e6:.0f} MB of it before the first step" if used.before else ""
+    return f"peak memory, {used.side} on {used.device}: {used.peak / 1e6:.0f} MB{before}"
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.2f} s" if value >= 1 else f"{value * 1e3:.2f} ms" if value >= 1e-3 else f"{value * 1e6:.0f} us"
 
 
 def _number(value: float | None) -> str:

@@ -15,6 +15,7 @@ from .confine import settle
 from .leaves import same_bits, specs
 from .loading import forget, load, namespace, root
 from .statements import Statements
+from .torch_bench import benchmark
 from .torch_dropout import Dropouts
 from .torch_program import Program
 from .torch_trace import Watch, traced
@@ -46,6 +47,9 @@ class Original(Program):
     def steps(self) -> Iterator[tuple[str, Callable[[], Result]]]:
         yield "load", self.load
         yield "build", self.build
+        if self.item.trace == "bench":
+            yield "bench", lambda: benchmark(self)
+            return
         if self.item.trace:
             yield f"trace {self.item.trace}", lambda: self.trace(self.item.trace)
             return

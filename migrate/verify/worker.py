@@ -21,7 +21,7 @@ FATAL = ("load", "build")  # without these nothing else can be run
 class Item:
     """One file and case to run. `weights` is the recording of the original, for the converted side.
 
-    `trace` is "eval" or "train": then nothing but the trace of that mode is recorded.
+    `trace` is "eval" or "train": then nothing but the trace of that mode is recorded; or "bench".
     """
 
     file: Path

@@ -1,0 +1,89 @@
+"""`verify --propose`: find out what to run, in a confined process, and write it as a file of cases to edit."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from .cases import CaseError, parse_case
+from .processes import run_items
+from .record import Recording
+from .results import VerifyOptions
+from .roots import read_roots
+from .worker import Item
+
+_TIME = 60.0  # seconds for each class
+
+
+@dataclass(frozen=True)
+class Proposed:
+    """A class with the case that was found, or the reason why there is none. `found` says how each value was found."""
+
+    name: str
+    build: str = ""
+    inputs: tuple[str, ...] = ()
+    found: tuple[str, ...] = ()
+    reason: str = ""
+
+
+def propose(original: Path, text: str, options: VerifyOptions) -> list[Proposed]:
+    """A proposal for each module class of a file that is not a part of another one. Raises CaseError."""
+    try:
+        roots = read_roots(text)
+    except SyntaxError as error:
+        raise CaseError(f"{original}:{error.lineno}: {error.msg}") from None
+    if not roots.classes:
+        raise CaseError(f"{original}: no class of it is a module, so there is nothing to propose")
+    limited = replace(options, timeout=min(options.timeout, _TIME))
+    with tempfile.TemporaryDirectory(prefix="jaxmigrate-propose-") as name:
+        scratch = Path(name)
+        items = [Item(original, parse_case(f"{c}()"), scratch / str(number)) for number, c in enumerate(roots.classes)]
+        recordings = run_items("propose", items, limited, scratch)
+    found: list[Proposed] = []
+    for cls, recording in zip(roots.classes, recordings, strict=True):
+        found += _proposed(cls, recording)
+    found += [Proposed(part, reason=f"it is a part of {owner}") for part, owner in roots.parts.items()]
+    return found
+
+
+def _proposed(cls: str, recording: Recording) -> list[Proposed]:
+    load, step = recording.get("load"), recording.get("propose")
+    if error := load.error or step.error:
+        return [Proposed(cls, reason=error)]
+    facts: dict[str, Any] = step.facts
+    if "other" in facts:
+        return []
+    if "build" not in facts:
+        return [Proposed(cls, reason=str(facts.get("nothing") or facts.get("missing")))]
+    found = (f"{facts['build']}: {facts['how']}", *facts["inputs_how"])
+    inputs = tuple(facts["inputs"])
+    cases = [Proposed(cls, facts["build"], inputs, found)]
+    if extra := facts.get("optional"):
+        said = f"{extra.partition('=')[0]}: the last layer's size; it changes what is returned"
+        cases.append(Proposed(cls, facts["build"], (*inputs, extra), (said,)))
+    return cases
+
+
+def cases_file(original: Path, target: Path, proposed: Sequence[Proposed]) -> str:
+    """The text of a TOML file at `target` that `verify --case` reads."""
+    file = os.path.relpath(original.resolve(), target.resolve().parent)
+    lines = [f"# Found by `jaxmigrate verify {original.name} --propose`; yours to edit. It is read by", "#",
+             f"#     jaxmigrate verify {original.name} --case {target.name}"]  # fmt: skip
+    for item in proposed:
+        if item.build:
+            lines += ["", *(f"# {' '.join(said.split())}" for said in item.found), "[[verify]]"]
+            lines += [f"file = {_quoted(file)}", f"build = {_quoted(item.build)}"]
+            lines.append(f"inputs = [{', '.join(map(_quoted, item.inputs))}]")
+    left = [item for item in proposed if not item.build]
+    if left:
+        lines += ["", "# Not proposed:", *(f"#   {i.name}: {' '.join(i.reason.split())}" for i in left)]
+    return "\n".join(lines) + "\n"
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
