@@ -14,7 +14,7 @@ from .cases import CaseError, parse_case
 from .processes import run_items
 from .record import Recording
 from .results import VerifyOptions
-from .roots import read_roots
+from .roots import Roots, read_roots
 from .worker import Item
 
 _TIME = 60.0  # seconds for each class
@@ -33,22 +33,34 @@ class Proposed:
 
 def propose(original: Path, text: str, options: VerifyOptions) -> list[Proposed]:
     """A proposal for each module class of a file that is not a part of another one. Raises CaseError."""
+    return propose_all([(original, text)], options)[0]
+
+
+def propose_all(sources: Sequence[tuple[Path, str]], options: VerifyOptions) -> list[list[Proposed]]:
+    """The proposals for several files, given as path and text, from one process. Raises CaseError."""
+    roots = [_roots(path, text) for path, text in sources]
+    wanted = [(number, name) for number, r in enumerate(roots) for name in r.classes]
+    limited = replace(options, timeout=min(options.timeout, _TIME))
+    with tempfile.TemporaryDirectory(prefix="jaxmigrate-propose-") as folder:
+        scratch = Path(folder)
+        items = [Item(sources[n][0], parse_case(f"{name}()"), scratch / str(i)) for i, (n, name) in enumerate(wanted)]
+        recordings = run_items("propose", items, limited, scratch)
+    found: list[list[Proposed]] = [[] for _ in sources]
+    for (number, name), recording in zip(wanted, recordings, strict=True):
+        found[number] += _proposed(name, recording)
+    for one, r in zip(found, roots, strict=True):
+        one += [Proposed(part, reason=f"it is a part of {owner}") for part, owner in r.parts.items()]
+    return found
+
+
+def _roots(path: Path, text: str) -> Roots:
     try:
         roots = read_roots(text)
     except SyntaxError as error:
-        raise CaseError(f"{original}:{error.lineno}: {error.msg}") from None
+        raise CaseError(f"{path}:{error.lineno}: {error.msg}") from None
     if not roots.classes:
-        raise CaseError(f"{original}: no class of it is a module, so there is nothing to propose")
-    limited = replace(options, timeout=min(options.timeout, _TIME))
-    with tempfile.TemporaryDirectory(prefix="jaxmigrate-propose-") as name:
-        scratch = Path(name)
-        items = [Item(original, parse_case(f"{c}()"), scratch / str(number)) for number, c in enumerate(roots.classes)]
-        recordings = run_items("propose", items, limited, scratch)
-    found: list[Proposed] = []
-    for cls, recording in zip(roots.classes, recordings, strict=True):
-        found += _proposed(cls, recording)
-    found += [Proposed(part, reason=f"it is a part of {owner}") for part, owner in roots.parts.items()]
-    return found
+        raise CaseError(f"{path}: no class of it is a module, so there is nothing to propose")
+    return roots
 
 
 def _proposed(cls: str, recording: Recording) -> list[Proposed]:

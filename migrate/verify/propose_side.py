@@ -193,7 +193,7 @@ class Search:
             self.stack.pop()
 
     def factor(self) -> float:
-        """How many times as many numbers the layer that failed wants (a Linear behind flattened channels); 0: unknown."""
+        """How many times as many numbers the layer that failed wants, a Linear behind flattened channels; else 0."""
         if not self.stack:
             return 0.0
         layer, given = self.stack[-1]

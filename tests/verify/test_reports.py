@@ -14,7 +14,7 @@ from jaxmigrate.verify import CaseReport, Divergence, Stage, VerifyOptions, Veri
 from jaxmigrate.verify.generate import test_file as text_of_test
 from jaxmigrate.verify.junit import render_junit
 from jaxmigrate.verify.page import render_page
-from jaxmigrate.verify.results import Heat, Statement
+from jaxmigrate.verify.results import Bench, Heat, Memory, Statement, Timing
 
 RIGHT = Stage("forward eval", "eager", "equal", "1 output", 1e-7, 1e-7, 2e-5)
 WRONG = Stage(
@@ -34,6 +34,13 @@ CASES = (
             Heat("x", "A", None, None, 0.0),
         ),
         (("torch", (1.0, 0.5)), ("JAX, jit", (1.0, float("nan")))),
+        Bench(
+            (
+                Timing("forward", "JAX jit", 2e-5, 1e-5, 0.5, 3.0, 20),
+                Timing("forward", "torch.compile", detail="no <compiler>"),
+            ),
+            (Memory("JAX", "cpu:0", 10, 200_000_000),),
+        ),
     ),
 )
 REPORT = VerifyReport(Path("net.py"), Path("net_jax.py"), CASES, "cpu:0", {"torch": "2"})
@@ -55,6 +62,8 @@ def test_page() -> None:
     assert "not equal" in page and "body.1 (Act): differs" in page and "net.py:4" in page
     assert "why &lt;b&gt;" in page and "<b>" not in page.replace("<b>First", "")
     assert page.count("<polyline") == 2 and page.count("<circle") == 3
+    assert "<td>JAX jit</td>" in page and "10 us - 500.00 ms" in page and "no &lt;compiler&gt;" in page
+    assert "peak memory, JAX on cpu:0: 200 MB" in page
     assert "not matched" in page and "5.0e-01, inputs agree" in page
     assert "http" not in page.replace("http-equiv", "")
 
