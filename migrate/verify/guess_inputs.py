@@ -93,10 +93,12 @@ def _shapes(
 ) -> Iterator[tuple[tuple[str, object], list[ArraySpec], str]]:
     if isinstance(layer, nn.Embedding):
         key, said = ("table", None), f"num_embeddings={layer.num_embeddings}"
-        yield key, [_ints(_BATCH, 8), _ints(_BATCH), _ints(_BATCH, 3, 4)], said
+        fixed = [_ints(_BATCH, s) for s in sizes if s <= 128]
+        yield key, [_ints(_BATCH, 8), _ints(_BATCH), _ints(_BATCH, 3, 4), *fixed], said
     elif isinstance(layer, nn.Linear):
         flat, rows = _floats(4, layer.in_features), _floats(_BATCH, _TIME, layer.in_features)
         shapes = [rows, flat] if sequence else [flat, rows]
+        shapes += [_floats(_BATCH, s, layer.in_features) for s in sizes if s <= 128]  # a fixed number of rows
         yield ("linear", layer.in_features), shapes, f"in_features={layer.in_features}"
     elif isinstance(layer, nn.RNNBase):
         yield ("rnn", layer.input_size), [_floats(_BATCH, _TIME, layer.input_size)], f"input_size={layer.input_size}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from .results import VerifyOptions
 from .roots import Roots, read_roots
 from .worker import Item
 
+_ROUNDS = 3  # classes, their parts where nothing was found, and the parts of those
 _TIME = 60.0  # seconds for each class
 
 
@@ -39,18 +40,34 @@ def propose(original: Path, text: str, options: VerifyOptions) -> list[Proposed]
 def propose_all(sources: Sequence[tuple[Path, str]], options: VerifyOptions) -> list[list[Proposed]]:
     """The proposals for several files, given as path and text, from one process. Raises CaseError."""
     roots = [_roots(path, text) for path, text in sources]
+    found: list[dict[str, list[Proposed]]] = [{} for _ in sources]
     wanted = [(number, name) for number, r in enumerate(roots) for name in r.classes]
+    for _ in range(_ROUNDS):
+        for (number, name), recording in zip(wanted, _run(sources, wanted, options), strict=True):
+            found[number][name] = _proposed(name, recording)
+        wanted = [(n, part) for n, r in enumerate(roots) for part in _promoted(r, found[n])]
+        if not wanted:
+            break
+    for one, r in zip(found, roots, strict=True):
+        for part, owners in r.parts.items():
+            one.setdefault(part, [Proposed(part, reason=f"it is a part of {owners[0]}")])
+    return [[item for items in one.values() for item in items] for one in found]
+
+
+def _promoted(roots: Roots, found: Mapping[str, Sequence[Proposed]]) -> list[str]:
+    """Parts of classes for which nothing was found: they are worth a case of their own."""
+    lost = {name for name, items in found.items() if not any(i.build for i in items)}
+    return [part for part, owners in roots.parts.items() if part not in found and lost.issuperset(owners)]
+
+
+def _run(
+    sources: Sequence[tuple[Path, str]], wanted: Sequence[tuple[int, str]], options: VerifyOptions
+) -> list[Recording]:
     limited = replace(options, timeout=min(options.timeout, _TIME))
     with tempfile.TemporaryDirectory(prefix="jaxmigrate-propose-") as folder:
         scratch = Path(folder)
         items = [Item(sources[n][0], parse_case(f"{name}()"), scratch / str(i)) for i, (n, name) in enumerate(wanted)]
-        recordings = run_items("propose", items, limited, scratch)
-    found: list[list[Proposed]] = [[] for _ in sources]
-    for (number, name), recording in zip(wanted, recordings, strict=True):
-        found[number] += _proposed(name, recording)
-    for one, r in zip(found, roots, strict=True):
-        one += [Proposed(part, reason=f"it is a part of {owner}") for part, owner in r.parts.items()]
-    return found
+        return run_items("propose", items, limited, scratch)
 
 
 def _roots(path: Path, text: str) -> Roots:

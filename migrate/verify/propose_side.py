@@ -74,7 +74,8 @@ class Proposal:
                 search = Search(module, [*map(int, re.findall(r"\b\d+\b", guess.text)), *_defaults(cls)], self)
                 if facts := search.run():
                     return {}, {"build": guess.text, "how": guess.how, **facts}
-                failed = f"{guess.text} builds, but {search.failed}"
+                if " builds, but " not in failed:
+                    failed = f"{guess.text} builds, but {search.failed}"
         except Impossible as error:
             failed = failed or str(error)
         return {}, {"nothing": failed or "no way to build it was found"}

@@ -23,7 +23,7 @@ class Roots:
     """The module classes of a file: those to run, those that are a part of another one (and of which)."""
 
     classes: tuple[str, ...]
-    parts: dict[str, str]
+    parts: dict[str, tuple[str, ...]]
     built: dict[str, tuple[Built, ...]]
 
 
@@ -39,12 +39,8 @@ def read_roots(text: str) -> Roots:
             given = [*call.args, *(k.value for k in call.keywords)]
             names = {n.id for a in given for n in ast.walk(a) if isinstance(n, ast.Name)}
             uses[call.func.id] |= (names & set(modules)) - {call.func.id}
-    parts = {
-        part: owner
-        for part in modules
-        for owner in reversed(modules)
-        if owner != part and part in uses[owner] and owner not in uses[part]
-    }
+    owners = {p: tuple(o for o in modules if o != p and p in uses[o] and o not in uses[p]) for p in modules}
+    parts = {part: names for part, names in owners.items() if names}
     known = set(top) | set(values)
     built = {name: tuple(_built(tree, name, known)) for name in modules}
     return Roots(tuple(n for n in modules if n not in parts), parts, built)

@@ -67,6 +67,21 @@ class Wrapped(nn.Module):
     def forward(self, x):
         return self.backbone(x)
 
+class Inner(nn.Module):
+    def __init__(self, dim, seq_len=12):
+        super().__init__()
+        self.rows = nn.Parameter(torch.ones(seq_len, dim))
+        self.fc = nn.Linear(dim, dim)
+    def forward(self, x):
+        return self.fc(x) * self.rows
+
+class Outer(nn.Module):
+    def __init__(self, criterion):
+        super().__init__()
+        self.inner = Inner(8)
+    def forward(self, x):
+        return self.inner(x)
+
 class Never(nn.Module):
     def forward(self, x):
         raise ValueError("not for arrays")
@@ -137,13 +152,14 @@ def test_small_classes(found: dict[str, list[Proposed]]) -> None:
         "Two(dim=16)(f32[4, 16], f32[4, 16], 0.5)",
         "Large(d_model=64, depth=2)(f32[4, 64])",
         "Last()(f32[4, 8])",
+        "Inner(8)(f32[2, 12, 8])",
     ]
     reasons = {name: p.reason for name, p in by_name.items() if p.reason}
     assert reasons["Wrapped"] == "its constructor needs `backbone`, which cannot be guessed"
     assert "ValueError: not for arrays" in reasons["Never"] and "none of" in reasons["Never"]
     assert reasons["Empty"] == "it has no forward"
     assert "SIGABRT" in reasons["Crash"]
-    assert set(reasons) == {"Wrapped", "Never", "Empty", "Crash"}
+    assert set(reasons) == {"Wrapped", "Outer", "Never", "Empty", "Crash"}
     assert "made smaller, to be quick: d_model 4096 to 64, depth 8 to 2" in by_name["Large"].found[0]
     assert by_name["Flattened"].found[1].endswith("in_channels=2; sides that make a later layer fit")
 
@@ -178,5 +194,5 @@ def main():
 """
     roots = read_roots(text)
     assert roots.classes == ("Net",)
-    assert roots.parts == {"Part": "Net", "Base": "Net", "Block": "Net"}
+    assert roots.parts == {"Part": ("Net",), "Base": ("Net",), "Block": ("Net",)}
     assert [b.text for b in roots.built["Net"]] == ["Net(Block, n=3)", "Net(Block, 4)"]
