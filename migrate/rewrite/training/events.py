@@ -85,7 +85,7 @@ class Events:
 
     def _block(self, body: Sequence[ast.stmt], incoming: list[Node], exits: _Exits | None) -> list[Node]:
         for stmt in body:
-            incoming = self._statement(stmt, incoming, exits)
+            incoming = list(dict.fromkeys(self._statement(stmt, incoming, exits)))  # each once: `if`s would double it
         return incoming
 
     def _statement(self, stmt: ast.stmt, incoming: list[Node], exits: _Exits | None) -> list[Node]:
