@@ -229,3 +229,38 @@ def test_a_plain_class_as_a_value_takes_no_rngs() -> None:
     assert "def pick(deep):" in text
     assert "return cls(deep)" in text
     assert "self.norm = norm(3, rngs=rngs)" in text
+
+
+def test_comprehensions_over_anything_draw_from_a_stream() -> None:
+    """Each element draws its own numbers, and all that is used is defined."""
+    source = f"""{HEAD}
+def pick(x, n):
+    return x[torch.randint(0, len(x), (n,))]
+
+def batched(samples):
+    return torch.stack([pick(s, 8) for s in samples.unbind(0)])
+
+def main():
+    out = batched(torch.arange(200.0).repeat(2, 1))
+    return bool((out[0] == out[1]).all()), out.shape[1]
+"""
+    result = run_both(source)
+    assert result.same and not result.left, (result.error, result.outcome.after)
+    assert "pick(s, 8, key=draws())" in result.outcome.after
+
+
+def test_apply_draws_from_one_stream() -> None:
+    """Two layers of one shape do not start from the same numbers."""
+    source = f"""{HEAD}
+def weights_init(m):
+    if isinstance(m, nn.Linear):
+        nn.init.normal_(m.weight, 0.0, 0.02)
+
+def main():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    net.apply(weights_init)
+    return bool((net[0].weight == net[1].weight).all())
+"""
+    result = run_both(source)
+    assert result.same and not result.left, (result.error, result.outcome.after)

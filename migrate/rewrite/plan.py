@@ -51,6 +51,7 @@ class Plan:
     taken: nodes that some pass has dealt with, so that no other one reports them.
     keyed: calls that draw random numbers, with the key's spelling once it is known.
     rngs_calls, key_calls: calls that an `rngs` or a key must still reach.
+    applied: calls that are rewritten with `rngs`, with its spelling once it is known.
     hoisted: statements that move (into a loss function), with the statement before which their key must be split.
     parameters: keyword parameters added to functions.
     splits, spread, rooted: where keys are split, which comprehensions draw from many, who makes a key of its own.
@@ -77,6 +78,7 @@ class Plan:
     rngs_calls: list[ast.Call] = field(default_factory=list)
     key_calls: dict[ast.Call, str] = field(default_factory=dict)
     parameters: list[tuple[ast.AST, str]] = field(default_factory=list)
+    applied: dict[ast.Call, str] = field(default_factory=dict)
     splits: dict[ast.stmt, int] = field(default_factory=dict)
     spread: set[ast.AST] = field(default_factory=set)
     rooted: set[object] = field(default_factory=set)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from itertools import takewhile
 
 from ..read.facts import ClassFacts, FunctionFacts
 from ..read.needs import outer_functions
@@ -22,10 +23,13 @@ def plan_keys(plan: Plan) -> None:
             first = facts.node.args.args[0] if facts.node.args.args else facts.node.body[0]
             plan.found("JM002", first, facts.name, f"{facts.name} draws random numbers: it takes a key")
     _handed_on(plan)
-    given = {node: rngs_expression(plan, node) for node in plan.rngs_calls}
+    given = {node: rngs_expression(plan, node) for node in [*plan.rngs_calls, *plan.applied]}
     given |= share_streams(plan, [node for node, text in given.items() if text == NEW])
     for node, text in given.items():
-        add_argument(plan, node, f"rngs={text}")
+        if node in plan.applied:
+            plan.applied[node] = text
+        else:
+            add_argument(plan, node, f"rngs={text}")
     for drawn in list(plan.keyed):
         plan.keyed[drawn] = key_expression(plan, drawn)
     for node, name in plan.key_calls.items():
@@ -152,17 +156,16 @@ def _split(plan: Plan, node: ast.AST) -> str:
     stmt = _anchor(plan, node)
     inside = next((up for up in tree.ancestors(node) if isinstance(up, (*COMPREHENSIONS, ast.Lambda))), None)
     if inside is not None and tree.statement(inside) is tree.statement(node):
-        many = _many(plan, inside, stmt, name, sub)
-        if many:
-            return many
+        within = takewhile(lambda up: not isinstance(up, ast.stmt), tree.ancestors(node))
+        if not any(isinstance(up, ast.Lambda) for up in within):
+            return _many(plan, inside, stmt, name, sub) or _stream(plan, stmt, name, sub)
         plan.found(
             "JM203",
             node,
             "torch.random",
-            "a draw inside a comprehension or lambda cannot split a key",
-            advice="Write the loop out.",
+            "a draw inside a lambda cannot split a key: every call of it draws the same numbers",
+            advice="Write a function that takes a key.",
         )
-        return sub
     used = plan.splits.setdefault(stmt, 0)
     plan.splits[stmt] = used + 1
     names = sub if not used else f"{sub}{used + 1}"
@@ -196,6 +199,17 @@ def _many(plan: Plan, inside: ast.AST, stmt: ast.stmt, name: str, sub: str) -> s
         plan.replace(target, f"{tree.segment(target)}, {sub}", 15)
         plan.replace(call, f"zip({tree.segment(call)}, {keys})")
     return sub
+
+
+def _stream(plan: Plan, stmt: ast.stmt, name: str, sub: str) -> str:
+    """Any other comprehension draws from a stream of keys made before it."""
+    draws = "draws" if name == "key" and "draws" not in plan.own_names else "rng_draws"
+    lines = [f"{name}, {sub} = jax.random.split({name})", f"{draws} = nnx.Rngs({sub})"]
+    before = plan.before.setdefault(stmt, [])
+    if lines[1] not in before:
+        plan.splits.setdefault(stmt, 1)
+        before += lines
+    return f"{draws}()"
 
 
 def _anchor(plan: Plan, node: ast.AST) -> ast.stmt:

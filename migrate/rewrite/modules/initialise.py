@@ -150,21 +150,22 @@ def _apply(plan: Plan, node: ast.Call, func: ast.Attribute) -> None:
         )
         return
 
+    if takes:
+        plan.applied[node] = ""
+
     def lines(writer: Writer) -> list[str]:
-        extra = f", rngs={rngs_text(plan, node)}" if takes else ""
+        stream = plan.applied.get(node, "")
+        name = (
+            stream if stream.isidentifier() else "init_rngs"
+        )  # one stream: no two modules start from the same numbers
         return [
+            *([f"{name} = {stream}"] if stream != name and stream else []),
             f"for _, module in nnx.iter_modules({writer.text(func.value)}):",
-            f"    {writer.at_level(fn, 15)}(module{extra})",
+            f"    {writer.at_level(fn, 15)}(module{f', rngs={name}' if takes else ''})",
         ]
 
     plan.lines[stmt] = lines
     plan.found("JM001", node, "torch.nn.Module.apply", "apply -> a loop over nnx.iter_modules")
-
-
-def rngs_text(plan: Plan, node: ast.AST) -> str:
-    from ..randomness import rngs_expression
-
-    return rngs_expression(plan, node)
 
 
 def _walk(plan: Plan, node: ast.Call, func: ast.Attribute) -> None:

@@ -10,7 +10,6 @@ from ...read.needs import is_reset
 from ...rulebook.precedence import NOT
 from ..layercalls import remove_argument
 from ..plan import Plan, Whole
-from .initialise import rngs_text
 
 LIBRARY = ("ModuleDict", "Sequential", "ParameterDict")
 
@@ -235,8 +234,9 @@ def _reset(plan: Plan, node: ast.Call) -> None:
         return
     receiver, spelled = node.func.value, plan.layer("reset_parameters")
     plan.taken.update((node, node.func))
+    plan.applied[node] = ""
     plan.whole[node] = Whole(
-        lambda writer: f"{spelled}({writer.at_level(receiver, 1)}, rngs={rngs_text(plan, node)})", 15, (receiver,)
+        lambda writer: f"{spelled}({writer.at_level(receiver, 1)}, rngs={plan.applied[node]})", 15, (receiver,)
     )
     plan.found("JM121", node, "torch.nn.Module.reset_parameters", "drawn again: other numbers than torch's generator")
 
