@@ -305,6 +305,7 @@ class Evaluator(Calls):
     def _BinOp(self, node: ast.BinOp, env: Env) -> Kind:
         left, right = self(node.left, env), self(node.right, env)
         if left.is_tensor or right.is_tensor:
+            self.prove(node.right if left.is_tensor else node.left, env, "its result is combined with a tensor")
             if all(k.name == "scalar" or k.tag in NUMBERS for k in (left, right)):
                 return left if left.is_tensor else right
             return TENSOR.because(left.why or right.why)

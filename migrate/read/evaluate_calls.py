@@ -26,7 +26,7 @@ from .kinds import (
     join_all,
     kind_of_result,
 )
-from .tensor_only import shows_tensor
+from .tensor_only import may_show_tensor, shows_tensor
 from .unit import STANDARD_LIBRARY, Unit
 
 if TYPE_CHECKING:
@@ -93,6 +93,7 @@ class Calls:
         args = [self(a, env) for a in node.args]
         keywords = {k.arg or "**": self(k.value, env) for k in node.keywords}
         dotted = self.unit.resolve(node.func)
+        self._prove_arguments(node, func, dotted or "", env)
         if dotted and dotted.startswith("builtins."):
             return self._builtin(dotted[9:], node, args, env)
         if isinstance(func.facts, FunctionFacts):
@@ -104,13 +105,22 @@ class Calls:
         if dotted:
             return self._imported(dotted, node, args)
         if isinstance(node.func, ast.Attribute):
-            return self._method(self.unit.kind(node.func.value), node.func.attr, node, args, keywords)
+            return self._method(self.unit.kind(node.func.value), node.func.attr, node, args, keywords, env)
         if func.tag == "Module":
             return self._call_module(func, node, args, keywords)
         if func.tag == "torch":
             row = self.unit.book.find(func.name)
             return kind_of_result(row.gives) if row is not None else UNKNOWN
         return UNKNOWN
+
+    def _prove_arguments(self, node: ast.Call, func: Kind, dotted: str, env: Env) -> None:
+        """What goes into a module, or into a torch function where it takes a tensor, is the second evidence."""
+        for arg in node.args:
+            if isinstance(arg, ast.Call) and not self.unit.kind(arg).known:
+                if func.tag == "Module" and func.name != "plain":
+                    self.prove(arg, env, "its result goes into a module")
+                elif dotted.startswith("torch.") and self.unit.usage(self.flow.owner).takes_tensor(node, arg):
+                    self.prove(arg, env, f"its result goes into {dotted}")
 
     def _prepare_lambda(self, node: ast.Call, env: Env) -> None:
         """`map(lambda t: …, xs)`: the lambda's parameter is an element of `xs`."""
@@ -255,7 +265,9 @@ class Calls:
             return TENSOR.because("result of a Sequential")
         return UNKNOWN
 
-    def _method(self, base: Kind, name: str, node: ast.Call, args: list[Kind], keywords: dict[str, Kind]) -> Kind:
+    def _method(
+        self, base: Kind, name: str, node: ast.Call, args: list[Kind], keywords: dict[str, Kind], env: Env
+    ) -> Kind:
         if base.is_tensor:
             row = self.unit.book.find(f"torch.Tensor.{name}")
             if row is None:
@@ -278,10 +290,32 @@ class Calls:
             return kind_of_result(row.gives) if row is not None else UNKNOWN
         if base.tag == "Generator":
             return base if name == "manual_seed" else UNKNOWN
-        if base.tag == "unknown" and shows_tensor(node, self.unit):
-            row = self.unit.book.find(f"torch.Tensor.{name}")
-            return kind_of_result(row.gives, TENSOR) if row is not None else UNKNOWN
+        if base.tag == "unknown":
+            if any(a.is_tensor for a in args):
+                self.prove(node, env, "a tensor is given to it")
+            elif may_show_tensor(node, self.unit):
+                usage = self.unit.usage(self.flow.owner)
+                self.prove(node, env, usage.of_result(node, name, usage.tensors))
+            if self.unit.kind(node.func.value).is_tensor or shows_tensor(node, self.unit):
+                row = self.unit.book.find(f"torch.Tensor.{name}")
+                return kind_of_result(row.gives, TENSOR) if row is not None else UNKNOWN
         return UNKNOWN
+
+    def prove(self, node: ast.expr, env: Env, why: str) -> None:
+        """Let the receiver of a call that fits tensors and other types be a tensor: `why` is the second evidence."""
+        if not why or not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            return
+        value, name = node.func.value, node.func.attr
+        if self.unit.kind(value).known or name in ("transpose", "squeeze") or not may_show_tensor(node, self.unit):
+            return  # NumPy's arrays have these two, and go with tensors into calls and operators
+        row = self.unit.book.find(f"torch.Tensor.{name}")
+        tensor = Kind("Tensor", why=f"`.{name}()` is called on it, and {why}")
+        self.unit.kinds[value] = tensor
+        if not self.unit.kind(node).known and row is not None:
+            self.unit.kinds[node] = kind_of_result(row.gives, TENSOR)
+        if isinstance(value, ast.Name) and value.id in env:
+            env[value.id] = tensor
+        self.prove(value, env, "so is its result")
 
     def _module_method(
         self, base: Kind, name: str, node: ast.Call, args: list[Kind], keywords: dict[str, Kind]

@@ -11,7 +11,7 @@ from pathlib import PurePath
 from ..rulebook.load import RuleBook
 from .facts import ClassFacts, FunctionFacts
 from .reexports import find_reexports, follow
-from .shared_names import Surroundings, without_such_types
+from .shared_names import Surroundings, with_arrays, without_such_types
 from .source import Source
 from .unit import STANDARD_LIBRARY, Unit, open_unit
 from .wide import Wide, has_layers, is_script, wide_uses
@@ -146,8 +146,9 @@ def _look_around(project: Project) -> None:
     }
     while left := {unit for unit in closed if not project.imported_by(unit) <= closed}:
         closed -= left
+    arrays = any(with_arrays(t) for found in tops.values() for t in found)
     for unit in project.units:
-        unit.around = Surroundings(methods, unit in closed)
+        unit.around = Surroundings(methods, unit in closed, arrays)
 
 
 def _imported(unit: Unit) -> set[str]:

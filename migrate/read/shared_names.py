@@ -4,10 +4,10 @@ Three kinds of evidence, each of which a finding states:
 
 * the *form* of the call fits no other owner of the name (`x.split(2)`: strings split at strings; `y = x.sort()`: lists
   sort in place and give None);
-* nothing in *sight* but torch has the name: no builtin, no type of the standard library, no NumPy array; and the file
-  imports nothing beyond these that could bring such a type;
-* the call means the *same* for a NumPy array and for a tensor: it stays as it is where JAX arrays have that method, or
-  takes the JAX form where nothing else in sight has the name. This says nothing of what the receiver is.
+* something *beside* the call excludes the other owners: an attribute that they lack, a value that is a tensor and goes
+  into the call, what is done with the result;
+* the call means the *same* for a NumPy array and for a tensor: it stays as it is where JAX arrays have that method.
+  This says nothing of what the receiver is.
 
 None of them holds when a class of the project has a method of that name; what stays as it is needs no proof.
 """
@@ -22,20 +22,43 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class Surroundings:
     """What else could own a method. `methods`: names that the project's classes define. `closed`: the file imports
-    torch, NumPy, the standard library and files of the project for which the same is true, and nothing else."""
+    torch, NumPy, the standard library and files of the project for which the same is true, and nothing else. `arrays`:
+    the project imports a library with arrays or matrices of its own."""
 
     methods: frozenset[str] = frozenset()
     closed: bool = False
+    arrays: bool = False
 
 
-# Neither builtins, nor the standard library, nor NumPy's arrays, nor torch's modules have these; pandas, polars,
-# SQLAlchemy, matplotlib do.
-_ONLY_TORCH_IN_SIGHT = frozenset(
-    """
-    abs absolute add sub subtract mul multiply div divide pow eq ne ge gt le lt ceil floor sign cov diff mode median
-    nanmedian quantile where scatter equal cummax cummin int bool lu
-    """.split()  # noqa: SIM905
+# Names of tensors' methods that other types have too, by which: they prove nothing alone (`proven_together` does).
+_OWNED_ELSEWHERE: Mapping[str, str] = {
+    "turtles, lib2to3's nodes, e-mail policies, Decimal, files, matches, tkinter, curses": """
+        backward clone detach exp log log10 sqrt expand gather logical_and logical_or logical_xor remainder unbind
+        is_signed dist less
+    """,
+    "SymPy, networkx, PIL": """
+        adjoint angle cholesky cholesky_solve cross det diag flip gcd histogram inner inverse lcm lu_solve matmul
+        norm outer permute qr rot90 square svd to_dense to_sparse
+    """,
+    "SciPy's sparse matrices, polars, xarray": """
+        arccos arccosh arcsin arcsinh arctan arctanh chunk cos cosh count_nonzero deg2rad expm1 log1p maximum minimum
+        neg negative rad2deg roll sin sinh tan tanh trunc
+    """,
+    "pandas, polars, SQLAlchemy, matplotlib, paths, mailboxes": """
+        abs absolute add sub subtract mul multiply div divide pow eq ne ge gt le lt ceil floor sign cov diff mode median
+        nanmedian quantile where scatter equal cummax cummin int bool lu
+    """,
+    "NumPy's arrays, with another meaning": "transpose squeeze",
+}
+_WEAK = frozenset(name for names in _OWNED_ELSEWHERE.values() for name in names.split())
+
+# Libraries whose objects have a shape, a type of elements and some of these methods.
+_ARRAY_LIBRARIES = frozenset(
+    "sympy mpmath scipy polars pandas xarray dask cupy tensorflow paddle h5py zarr datasets".split()  # noqa: SIM905
 )
+# What no other owner of such a name has, read or called; and what arrays of other libraries have too.
+_BESIDE = frozenset({"device", "requires_grad", "grad", "is_cuda", "cpu", "cuda", "requires_grad_", "retain_grad"})
+_BESIDE_ARRAYS = frozenset({"shape", "dtype", "ndim", "size", "item"})
 
 # Modules whose types have none of these methods.
 _WITHOUT_SUCH_TYPES = frozenset(
@@ -86,7 +109,6 @@ _NO_ARGUMENT = frozenset(
     """.split()  # noqa: SIM905
 )
 _ONE_INT = frozenset({"all", "any", "argmax", "argmin", "argsort", "cumprod", "cumsum", "mean", "prod", "sum"})
-_TWO = frozenset({"transpose", "swapaxes"})  # two axes of a matrix; NumPy's transpose takes all or none
 
 
 def form_shows_tensor(node: ast.Call, used: bool, around: Surroundings) -> str:
@@ -103,13 +125,49 @@ def form_shows_tensor(node: ast.Call, used: bool, around: Surroundings) -> str:
     return ""
 
 
-def only_torch_in_sight(node: ast.Call, used: bool, around: Surroundings) -> str:
-    """Why no type in sight but the tensor has the method, or ""."""
+def is_weak(node: ast.Call, around: Surroundings) -> bool:
+    """Whether types other than the tensor have the method that is called, so that the call proves nothing alone."""
     assert isinstance(node.func, ast.Attribute)
-    name = node.func.attr
-    if name in _ONLY_TORCH_IN_SIGHT and used and around.closed and name not in around.methods:
-        return f"of the types in sight only tensors have `.{name}()`"
-    return ""
+    name, args = node.func.attr, node.args
+    if name in around.methods:
+        return True
+    if name not in _WEAK:
+        return False
+    ints = [_is_int(a) for a in args]
+    if name == "backward":
+        return bool(args)  # turtles go a distance
+    if name == "expand":  # a match takes one template
+        return len(args) < 2 and not any(isinstance(a, ast.Starred) or _sizes(a) for a in args)
+    if name == "unbind":  # widgets unbind an event
+        return not all(ints)
+    if name == "gather":
+        return not (ints and ints[0])
+    if name in ("norm", "chunk", "roll"):
+        return len(args) < 2
+    if name == "permute":
+        return len(args) < 2 or not all(ints)
+    return True
+
+
+def fits_weak(node: ast.Call) -> bool:
+    """Whether the form of the call is torch's: `transpose` with two axes, `squeeze` with an axis, others any."""
+    assert isinstance(node.func, ast.Attribute)
+    if node.func.attr == "transpose":
+        return len(node.args) == 2
+    if node.func.attr == "squeeze":
+        return len(node.args) == 1 and _sizes(node.args[0])
+    return True
+
+
+def shown_beside(name: str, method: str, around: Surroundings) -> bool:
+    """Whether a value with a weak `method` is a tensor since the same code reads or calls `name` of it."""
+    if name in around.methods:
+        return False
+    if name in _BESIDE:
+        return True
+    if method == "detach" or name == "detach":  # streams and finalizers detach, and have none of the others
+        return name != method and (name in _WEAK or name in _BESIDE_ARRAYS)
+    return name in _BESIDE_ARRAYS and not around.arrays and method not in ("transpose", "squeeze")
 
 
 def same_for_arrays(node: ast.Call) -> bool:
@@ -124,14 +182,9 @@ def same_for_arrays(node: ast.Call) -> bool:
     return len(args) == 1 and (name in ("dot", "take") or (name in _ONE_INT and _is_int(args[0])))
 
 
-def either_array(node: ast.Call, used: bool, around: Surroundings) -> bool:
-    """Whether the JAX form of `value.name(…)` is right for a NumPy array too; nothing else in sight has the name."""
-    if not isinstance(node.func, ast.Attribute) or node.keywords or not used or not around.closed:
-        return False
-    name, args = node.func.attr, node.args
-    if name in around.methods:
-        return False
-    return (name in _TWO and len(args) == 2) or (name == "squeeze" and len(args) == 1 and _sizes(args[0]))
+def with_arrays(module: str) -> bool:
+    """Whether the top-level `module` has arrays or matrices of its own, besides NumPy's and torch's."""
+    return module in _ARRAY_LIBRARIES
 
 
 def without_such_types(module: str, standard: frozenset[str]) -> bool:

@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from ..rulebook.signature import Mismatch, bind
-from .shared_names import form_shows_tensor, only_torch_in_sight
+from .shared_names import fits_weak, form_shows_tensor, is_weak
 
 if TYPE_CHECKING:
     from ..rulebook.load import RuleBook
@@ -94,19 +94,27 @@ _TAKE_STRINGS = frozenset({"scatter_reduce", "scatter_reduce_", "index_reduce", 
 def shows_tensor(node: ast.Call, unit: Unit) -> str:
     """Why a call `value.name(…)` shows that `value` is a tensor, or "": only tensors have the method, and the arguments
     fit torch's signature (`xp.matmul(a, b)` calls a function of a module); a keyword that only torch has; the form of
-    the call, or what is in sight (shared_names.py)."""
+    the call (shared_names.py). Nothing when other types have the method too: see `may_show_tensor`."""
     if not isinstance(node.func, ast.Attribute):
         return ""
     name = node.func.attr
     used = not isinstance(unit.tree.parents.get(node), ast.Expr)
-    why = f"`.{name}` is called on it" if name in TENSOR_ONLY or any(_is_torch(k) for k in node.keywords) else ""
-    why = (
-        why
-        or _given_a_type(node, unit)
-        or form_shows_tensor(node, used, unit.around)
-        or only_torch_in_sight(node, used, unit.around)
-    )
+    only = name in TENSOR_ONLY and not is_weak(node, unit.around)
+    why = f"`.{name}` is called on it" if only or any(_is_torch(k) for k in node.keywords) else ""
+    why = why or _given_a_type(node, unit) or form_shows_tensor(node, used, unit.around)
     return why if why and _fits(node, name, unit.book) else ""
+
+
+def may_show_tensor(node: ast.Call, unit: Unit) -> bool:
+    """Whether `value.name(…)` fits a tensor and others: with one more evidence it shows that `value` is a tensor."""
+    if (
+        not isinstance(node.func, ast.Attribute)
+        or not is_weak(node, unit.around)
+        or node.func.attr in unit.around.methods
+    ):
+        return False
+    used = not isinstance(unit.tree.parents.get(node), ast.Expr)
+    return used and fits_weak(node) and _fits(node, node.func.attr, unit.book)
 
 
 def _given_a_type(node: ast.Call, unit: Unit) -> str:

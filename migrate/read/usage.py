@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from .tensor_only import TENSOR_ATTRIBUTES, shows_tensor
+from .shared_names import shown_beside
+from .tensor_only import TENSOR_ATTRIBUTES, may_show_tensor, shows_tensor
 
 if TYPE_CHECKING:
     from .unit import Unit
@@ -43,7 +44,138 @@ class Usage:
                     called[func.value.id] = why
             for name, dotted in self._tensor_arguments(node):
                 given.setdefault(name, f"it is an argument of {dotted}")
-        return given | called
+        proven = given | called
+        self._prove_together(proven)
+        return proven
+
+    def _prove_together(self, proven: dict[str, str]) -> None:
+        """Add the names on which methods are called that other types have too, where something beside the call shows
+        that it is a tensor's."""
+        weak = [
+            (node.func.value.id, node)
+            for node in self.unit.tree.own(self.owner)
+            if isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and isinstance(node.func.value, ast.Name)
+            and may_show_tensor(node, self.unit)
+        ]
+        if not weak:
+            return
+        read: dict[str, set[str]] = {}
+        for node in self.unit.tree.own(self.owner):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                read.setdefault(node.value.id, set()).add(node.attr)
+        inputs, results = self._inputs(), self._results()
+        known = proven | dict.fromkeys(self._made(), "made by torch")
+        while True:
+            new = {}
+            for name, node in weak:
+                if name not in proven and (why := self._beside(name, node, read, known, inputs, results)):
+                    method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+                    new[name] = f"`.{method}` is called on it, and {why}"
+            if not new:
+                return
+            proven.update(new)
+            known.update(new)
+
+    def _beside(
+        self,
+        name: str,
+        node: ast.Call,
+        read: dict[str, set[str]],
+        proven: dict[str, str],
+        inputs: frozenset[str],
+        results: dict[str, set[str]],
+    ) -> str:
+        """What beside the weak call `node` on `name` shows a tensor, or ""."""
+        method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        around = self.unit.around
+        for other in sorted(read.get(name, ())):
+            if shown_beside(other, method, around):
+                return f"`.{other}` too"
+        if method == "detach" and name in self._counted:
+            return "it is calculated with"
+        if name in inputs:
+            return "it is an input of a module"
+        given = {a.id for a in [*node.args, *(k.value for k in node.keywords)] if isinstance(a, ast.Name)}
+        if other := next(iter(sorted(given & proven.keys())), ""):
+            return f"`{other}` is given to it"
+        made = results.get(name, set()) if method not in ("transpose", "squeeze") else set()  # `f(x)` may be NumPy's
+        if other := next(iter(sorted(made & proven.keys())), ""):
+            return f"it is computed from `{other}`"
+        return self.of_result(node, method, proven)
+
+    def of_result(self, node: ast.Call, method: str, proven: dict[str, str]) -> str:
+        """What is done with the result, and only with a tensor."""
+        up = self.unit.tree.parents.get(node)
+        if isinstance(up, ast.BinOp):
+            other = up.right if up.left is node else up.left
+            if isinstance(other, ast.Name) and other.id in proven:
+                return f"its result is combined with `{other.id}`"
+        if isinstance(up, ast.Attribute):
+            outer = self.unit.tree.parents.get(up)
+            if shown_beside(up.attr, method, self.unit.around):
+                return f"`.{up.attr}` of its result is used"
+            if isinstance(outer, ast.Call) and outer.func is up and shows_tensor(outer, self.unit):
+                return f"`.{up.attr}` is called on its result"
+        if isinstance(up, ast.Call) and node in up.args and self.takes_tensor(up, node):
+            return f"its result goes into {self.unit.resolve(up.func)}"
+        return ""
+
+    def takes_tensor(self, call: ast.Call, arg: ast.expr) -> bool:
+        dotted = self.unit.resolve(call.func) or ""
+        row = self.unit.book.find(dotted) if dotted.startswith("torch.") else None
+        if row is None or row.signature is None:
+            return False
+        params = dict(zip(map(id, call.args), row.signature.params, strict=False))
+        return id(arg) in params and params[id(arg)].name in _TENSOR_PARAMETERS
+
+    @cached_property
+    def _counted(self) -> frozenset[str]:
+        """Names that are operands or are indexed."""
+        found: set[str] = set()
+        for node in self.unit.tree.own(self.owner):
+            parts = [node.left, node.right] if isinstance(node, ast.BinOp) else []
+            parts += [node.value] if isinstance(node, ast.Subscript) else []
+            found.update(p.id for p in parts if isinstance(p, ast.Name))
+        return frozenset(found)
+
+    def _made(self) -> set[str]:
+        """Names that are only ever assigned what a torch function gives, where that is a tensor."""
+        made: dict[str, bool] = {}
+        for node in self.unit.tree.own(self.owner):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                up = self.unit.tree.parents.get(node)
+                value = up.value if isinstance(up, ast.Assign) and node in up.targets else None
+                dotted = (self.unit.resolve(value.func) or "") if isinstance(value, ast.Call) else ""
+                row = self.unit.book.find(dotted) if dotted.startswith("torch.") else None
+                made[node.id] = made.get(node.id, True) and row is not None and row.gives == "Tensor"
+        return {name for name, always in made.items() if always}
+
+    def _inputs(self) -> frozenset[str]:
+        """The parameters of a module's `forward`, or of an autograd function's methods, without self."""
+        owner = self.owner
+        if not isinstance(owner, ast.FunctionDef) or owner.name not in ("forward", "backward"):
+            return frozenset()
+        cls = self.unit.tree.parents.get(owner)
+        facts = self.unit.classes.get(cls) if isinstance(cls, ast.ClassDef) else None
+        bases = [self.unit.resolve(b) or "" for b in cls.bases] if isinstance(cls, ast.ClassDef) else []
+        if (facts is None or not facts.is_module) and "torch.autograd.Function" not in bases:
+            return frozenset()
+        return frozenset(a.arg for a in [*owner.args.posonlyargs, *owner.args.args, *owner.args.kwonlyargs][1:])
+
+    def _results(self) -> dict[str, set[str]]:
+        """By name: the names that go into the calls, operators and subscripts that it is always assigned from."""
+        found: dict[str, set[str]] = {}
+        for node in self.unit.tree.own(self.owner):
+            if isinstance(node, ast.Assign) and isinstance(node.value, (ast.Call, ast.BinOp)):
+                value = node.value
+                parts = [value.left, value.right] if isinstance(value, ast.BinOp) else value.args
+                for target in node.targets:
+                    if isinstance(target, ast.Name):
+                        names = {p.id for p in parts if isinstance(p, ast.Name)}
+                        found[target.id] = found[target.id] & names if target.id in found else names
+        return found
 
     def _tensor_arguments(self, node: ast.Call) -> Iterator[tuple[str, str]]:
         """Names (or names subscripted) that a torch function is given where it takes a tensor."""

@@ -7,7 +7,7 @@ import builtins
 from collections.abc import Iterator
 
 from ..read.kinds import CONTAINERS, Kind
-from ..read.shared_names import either_array, same_for_arrays
+from ..read.shared_names import same_for_arrays
 from ..read.source import hidden
 from ..rulebook.load import packages, torch_names
 from ..rulebook.rows import Row
@@ -255,11 +255,6 @@ def _unknown_receiver(plan: Plan, node: ast.Call, func: ast.Attribute) -> None:
     if row is not None and same_for_arrays(node):
         plan.found("JM001", node, dotted, f"JAX arrays have `.{func.attr}()` too", rule=row.name,
                    evidence="receiver unknown, the same method of any array")  # fmt: skip
-        return
-    used = not isinstance(plan.unit.tree.parents.get(node), ast.Expr)
-    if row is not None and either_array(node, used, plan.unit.around):
-        plan.taken.add(func)
-        apply(plan, row, node, dotted, func.value, "receiver unknown, the same for a NumPy array")
         return
     plan.found(
         "JM201",
