@@ -40,7 +40,8 @@ class Assignments(Frame):
             none = isinstance(tensor, ast.Constant) and tensor.value is None
             self._store(cls, args[0].value, NONE if none else VARIABLE.because("register_buffer"))
         elif name == "register_parameter":
-            self._store(cls, args[0].value, VARIABLE.because("register_parameter"))
+            none = len(args) > 1 and isinstance(args[1], ast.Constant) and args[1].value is None
+            self._store(cls, args[0].value, NONE if none else VARIABLE.because("register_parameter"))
         elif name in ("add_module", "register_module") and len(args) > 1:
             self._store(cls, args[0].value, self.unit.kind(args[1]))
 
@@ -59,7 +60,7 @@ class Assignments(Frame):
     def assign(self, target: ast.expr, kind: Kind, env: Env, value: ast.expr | None = None) -> None:
         if kind.tag == "Variable" and isinstance(target, ast.Name) and isinstance(value, ast.Attribute):
             if target.id not in self.unit.usage(self.owner).written:
-                kind = TENSOR.because(kind.why)
+                kind = replace(TENSOR, why=kind.why, optional=kind.optional)
         self.unit.kinds[target] = kind
         if isinstance(target, ast.Name):
             env[target.id] = kind

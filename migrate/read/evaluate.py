@@ -189,7 +189,8 @@ class Evaluator(Calls):
         row = self.unit.book.find(base.name or (base.facts.layer_base if isinstance(base.facts, ClassFacts) else ""))
         if row is not None:
             if name in (*row.get("params", ()), *row.get("buffers", ())):
-                return VARIABLE.because(f"{name} of {row.name}")
+                optional = name == "bias" or name in row.get("buffers", ()) or row.name.endswith("Norm")
+                return replace(VARIABLE, why=f"{name} of {row.name}", optional=optional)
             if name in (
                 "in_features",
                 "out_features",

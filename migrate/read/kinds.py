@@ -79,7 +79,8 @@ CONTAINERS = ("torch.nn.Sequential", "torch.nn.ModuleList", "torch.nn.ModuleDict
 def join(a: Kind, b: Kind) -> Kind:
     """The kind of a value that is `a` on one path and `b` on another."""
     if a == b:
-        return a if a.why or not b.why else b
+        either = a if a.why or not b.why else b
+        return replace(either, optional=True) if (a.optional or b.optional) and not either.optional else either
     if a.tag == "None":
         return replace(b, optional=True)
     if b.tag == "None":
@@ -87,7 +88,7 @@ def join(a: Kind, b: Kind) -> Kind:
     if a.is_tensor and b.is_tensor:
         if a.name == b.name == "scalar":
             return a
-        return TENSOR.because(a.why or b.why)
+        return replace(TENSOR, why=a.why or b.why, optional=a.optional or b.optional)
     if a.is_tensor and b.tag in NUMBERS:
         return TENSOR.because(a.why)
     if b.is_tensor and a.tag in NUMBERS:

@@ -13,6 +13,7 @@ from ..rulebook.condition import holds, parse
 from ..rulebook.rows import Note, Row, literal
 from ..rulebook.signature import Arguments, Mismatch, Signature, bind
 from ..rulebook.template import Form, Hole
+from .optional import maybe_none
 from .placement import is_dropped
 from .plan import Whole
 from .writer import Writer
@@ -219,6 +220,12 @@ def asker(signature: Signature, arguments: Arguments, unit: Unit) -> Callable[[s
         if what == "kind":
             if isinstance(node, ast.Starred):
                 return "starred"
+            if (
+                node is not None
+                and maybe_none(node, unit)
+                and getattr(signature.by_name.get(name), "default", "") == "None"
+            ):
+                return "optional"
             return _kind_word(unit.kind(node)) if node is not None else "None"
         if what == "literal":
             return node is not None and literal(ast.unparse(node)) is not ...

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 
 from ...read.facts import FunctionFacts
-from ...rulebook.precedence import ATOM
+from ...rulebook.precedence import ATOM, TERNARY
+from ..optional import maybe_none
 from ..plan import Plan, Whole
 from ..writer import Writer
 
@@ -28,7 +29,52 @@ def plan_variables(plan: Plan) -> None:
         if isinstance(node.ctx, ast.Store):
             _store(plan, node)
         elif isinstance(node.ctx, ast.Load) and _wants_value(plan, node):
+            guarded = _guarded(plan, node)
+            if guarded == "as it is":
+                continue
+            if guarded:
+                plan.whole.setdefault(node, Whole(lambda w, n=node: _or_none(_plain(w, n)), TERNARY, (node,)))  # type: ignore[misc]
+                continue
             plan.whole.setdefault(node, Whole(lambda w, n=node: _plain(w, n) + "[...]", ATOM, (node,)))  # type: ignore[misc]
+
+
+# Functions of the layer library that take a Variable as well as an array, or None.
+_TAKE_EITHER = frozenset(
+    f"torch.nn.functional.{name}"
+    for name in ("linear", "conv1d", "conv2d", "conv3d", "layer_norm", "group_norm", "batch_norm")
+)
+
+
+def _or_none(text: str) -> str:
+    return f"None if {text} is None else {text}[...]"
+
+
+def _guarded(plan: Plan, node: ast.expr) -> str:
+    """How a Variable that may be None is handed on: "or None" where None is as good as an array, "as it is" where the
+    function takes the Variable too; "" where torch needs a tensor, or the Variable is there."""
+    if not maybe_none(node, plan.unit):
+        return ""
+    parent = plan.unit.tree.parents.get(node)
+    if isinstance(parent, ast.Assign):
+        return "or None"
+    call = plan.unit.tree.parents.get(parent) if isinstance(parent, ast.keyword) else parent
+    if not isinstance(call, ast.Call):
+        return ""
+    dotted = plan.unit.resolve(call.func) or ""
+    if not dotted.startswith("torch."):
+        return "or None" if isinstance(plan.unit.kind(call.func).facts, FunctionFacts) else ""
+    row = plan.unit.book.find(dotted)
+    if row is None or row.signature is None:
+        return ""
+    at = call.args.index(node) if node in call.args else -1
+    if at < 0:
+        name = parent.arg if isinstance(parent, ast.keyword) else ""
+    else:
+        name = row.signature.params[at].name if at < len(row.signature.params) else ""
+    param = row.signature.by_name.get(name or "")
+    if param is None or (param.default != "None" and not param.name.startswith("running_")):
+        return ""
+    return "as it is" if row.name in _TAKE_EITHER else "or None"
 
 
 def _plain(writer: Writer, node: ast.AST) -> str:
