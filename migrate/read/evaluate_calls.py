@@ -296,7 +296,8 @@ class Calls:
             elif may_show_tensor(node, self.unit):
                 usage = self.unit.usage(self.flow.owner)
                 self.prove(node, env, usage.of_result(node, name, usage.tensors))
-            if self.unit.kind(node.func.value).is_tensor or shows_tensor(node, self.unit):
+            receiver = node.func.value if isinstance(node.func, ast.Attribute) else node.func
+            if self.unit.kind(receiver).is_tensor or shows_tensor(node, self.unit):
                 row = self.unit.book.find(f"torch.Tensor.{name}")
                 return kind_of_result(row.gives, TENSOR) if row is not None else UNKNOWN
         return UNKNOWN
