@@ -189,6 +189,11 @@ class Comparison:
         inputs = sum(k.startswith("in.") for k in t.arrays)
         what = f"{inputs} inputs, {sum(k.startswith('grad.') for k in t.arrays)} parameters"
         details = ["random: compared shapes only"] * random
+        wrong = [d.name for d in tally.bad if f"grad.{d.name}" in t.arrays]
+        if 1 < len(wrong) < sum(k.startswith("grad.") for k in t.arrays):
+            # Gradients flow backwards: what is wrong at one place is wrong at all that come before it.
+            last = wrong[-1].rpartition(".")[0] or "the module itself"
+            details.append(f"the last sub-module, in order of definition, with a gradient that differs: {last}")
         return self.stage(name, way, tally, what, problems, details, random)
 
     def buffers(self, mode: str, way: str) -> Stage:
