@@ -49,7 +49,7 @@ def test_file(original: Path, converted: Path, cases: Sequence[Case], options: V
         converted=converted.name,
         left=os.path.relpath(original.resolve(), folder),
         right=os.path.relpath(converted.resolve(), folder),
-        options=", ".join(f"{k}={v!r}" for k, v in vars(options).items() if v != plain[k]),
+        options=", ".join(f"{k}={v!r}" for k, v in vars(options).items() if v != plain[k] and k != "bench"),
         examples="\n".join(f"    ({_quoted(case.text)}, {case.overrides!r})," for case in cases),
     )
 

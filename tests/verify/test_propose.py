@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from jaxmigrate.cli import main
 from jaxmigrate.verify import VerifyOptions, cases_from_toml
 from jaxmigrate.verify.propose import Proposed, cases_file, propose_all
 from jaxmigrate.verify.roots import read_roots
@@ -174,6 +175,17 @@ def test_the_file_is_one_that_verify_reads(found: dict[str, list[Proposed]], tmp
     assert cases_from_toml(target, tmp_path / "another.py") == []
     assert "# idx: whole numbers below the 16 rows of the table that they are looked up in\n" in text
     assert "\n# Not proposed:\n#   Wrapped: its constructor needs `backbone`" in text
+
+
+def test_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, target = tmp_path / "functions.py", tmp_path / "cases.toml"
+    source.write_text("import torch\ndef fn(x):\n    return x + 1\n")
+    assert main(["verify", str(source), "--propose", str(target)]) == 2
+    assert "no class of it is a module" in capsys.readouterr().err
+    target.write_text("# mine\n")
+    assert main(["verify", str(source), "--propose", str(target)]) == 2
+    assert "it exists" in capsys.readouterr().err
+    assert target.read_text() == "# mine\n"
 
 
 def test_roots() -> None:

@@ -80,7 +80,7 @@ def test_junit() -> None:
 
 def test_test_file(tmp_path: Path) -> None:
     cases = [parse_case("Net('a')(f32[3, 4])", {"steps": 2}), parse_case('fn(f32[3], "b")')]
-    options = VerifyOptions(steps=1, memory=4.0)
+    options = VerifyOptions(steps=1, memory=4.0, bench=True)
     text = text_of_test(
         tmp_path / "net.py", tmp_path / "out" / "net.py", cases, options, tmp_path / "tests" / "test_n.py"
     )
