@@ -1,8 +1,8 @@
-"""Run a converted script for some optimizer steps: `under_jax.py SCRIPT STEPS FOLDER eager|jit [ARGUMENT...]`.
+"""Run a converted script for some optimizer steps: `under_jax.py SCRIPT STEPS FOLDER eager|jit|precise [ARGUMENT...]`.
 
 Reads FOLDER/draws.pickle, writes FOLDER/MODE.json with the losses that were differentiated. `eager` runs without jit,
 so that each draw of the original has its counterpart; `jit` runs the script as it is, and draws inside a compiled step
-are its own then.
+are its own then. `precise` is eager with Adam's bias correction as exact as torch's.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import math
 import random
 import runpy
 import sys
@@ -123,12 +124,27 @@ def note_losses(losses: list[float], done: list[int]) -> None:
     optax.apply_updates = counted
 
 
+def correct_bias() -> None:
+    """Let optax compute `1 - decay**count` as torch does: to full precision, where float32 loses 5e-5 of 1 - 0.999."""
+
+    def bias_correction(moment: Any, decay: float, count: Any) -> Any:
+        factor = -jnp.expm1(count * math.log(decay))
+        return jax.tree.map(lambda m: m / factor.astype(m.dtype), moment)
+
+    for module in [m for name, m in sys.modules.items() if name.startswith("optax")]:
+        for name in ("tree_bias_correction", "bias_correction"):
+            if hasattr(module, name):
+                setattr(module, name, bias_correction)
+
+
 def main(script: str, steps: int, folder: Path, mode: str, arguments: list[str]) -> None:
     draws, losses, done, traced = read(folder / "draws.pickle"), [], [0], []  # type: ignore[var-annotated]
     np.random.seed(0)
     random.seed(0)
     replay(draws, traced)
     note_losses(losses, done)
+    if mode == "precise":
+        correct_bias()
     sys.argv = [script, *arguments]
     sys.path.insert(0, str(Path(script).parent))
 
@@ -142,7 +158,7 @@ def main(script: str, steps: int, folder: Path, mode: str, arguments: list[str])
     how = "finished"
     sys.settrace(watch)
     try:
-        with jax.disable_jit() if mode == "eager" else contextlib.nullcontext():
+        with jax.disable_jit() if mode != "jit" else contextlib.nullcontext():
             runpy.run_path(script, run_name="__main__")
             jax.effects_barrier()
     except Stop:

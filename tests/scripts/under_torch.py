@@ -32,18 +32,14 @@ def note_draws(draws: Draws, *, again: bool = False) -> None:
     """Make torch's ways to draw write down what they drew, or give the same `again`."""
     inside = [False]
 
-    def repeated(result: torch.Tensor, kind: str, drawn: np.ndarray) -> torch.Tensor:
+    def repeated(result: torch.Tensor, kind: str, drawn: np.ndarray, scale: np.ndarray) -> torch.Tensor:
         """The result with the draw of the first run in the place of the one that was `drawn` now."""
         found = draws.take(kind, drawn.shape)
         if found is None:
             return result
         if kind not in ("uniform", "normal"):
             return result.detach().copy_(torch.as_tensor(found))
-        values = result.detach().double().numpy()
-        pick = np.argsort(drawn.ravel())[[0, -1]] if drawn.size > 1 else np.array([0, 0])  # result = a + scale * drawn
-        low, high = drawn.ravel()[pick]
-        scale = (values.ravel()[pick[1]] - values.ravel()[pick[0]]) / (high - low) if high > low else 1.0
-        result.detach().copy_(torch.as_tensor(values + scale * (found - drawn)))
+        result.detach().add_(torch.as_tensor((found - drawn) * scale))
         return result
 
     def noted(owner: Any, name: str, standard: Callable[..., tuple[str, Any]]) -> None:
@@ -58,8 +54,11 @@ def note_draws(draws: Draws, *, again: bool = False) -> None:
                 result = original(*args, **options)
                 with torch.no_grad():
                     kind, value = standard(result.detach(), *args, **options)
-                    if again:
-                        return repeated(result, kind, np.array(value))
+                    scale = np.ones(())
+                    if again and kind in ("uniform", "normal"):  # the standard form is affine in the value
+                        scale = 1 / (np.array(standard(result.detach() + 1, *args, **options)[1]) - np.array(value))
+                if again:
+                    return repeated(result, kind, np.array(value), scale)
                 draws.note(kind, value)
                 return result
             finally:

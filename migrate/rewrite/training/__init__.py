@@ -243,14 +243,14 @@ def _library(plan: Plan, made: OptimizerCall) -> None:
 def _report(plan: Plan, made: OptimizerCall, names: tuple[str, str] | None) -> None:
     assert made.found is not None
     target = "optax" if names else "nnx.Optimizer around optax"
-    if note := next(iter(made.found.match.notes), None):
-        plan.found(note.code, made.call, made.name, f"{made.name} -> {target}: {note.text}")
-        return
-    if made.found.decays:
-        text = "a parameter that the loss does not use is decayed too; torch leaves it alone"
-        plan.found("JM101", made.call, made.name, f"{made.name} -> {target}: {text}")
-    else:
-        plan.found("JM001", made.call, made.name, f"{made.name} -> {target}")
+    note = next(iter(made.found.match.notes), None)
+    code, texts = (note.code, [note.text]) if note else ("JM001", [])
+    if made.found.decays and code == "JM001":
+        code = "JM101"
+        texts.insert(0, "a parameter that the loss does not use is decayed too; torch leaves it alone")
+    plan.found(
+        code, made.call, made.name, ": ".join([f"{made.name} -> {target}", *(["; ".join(texts)] if texts else [])])
+    )
 
 
 def _tuple(names: Sequence[str]) -> str:
