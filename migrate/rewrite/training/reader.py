@@ -114,6 +114,8 @@ class Reader:
                 raise NotPlain("step() is given a closure")
         self.source[text] = made.source if made is not None else self._by_use(text)
         self._gradient(text)
+        if made is not None and made.name == "torch.optim.LBFGS":
+            raise NotPlain("LBFGS takes no step without a closure")
 
     def _by_use(self, text: str) -> Source:
         """The module of an optimizer that comes from elsewhere: the one that the losses before its step call."""
