@@ -170,6 +170,12 @@ def shown_beside(name: str, method: str, around: Surroundings) -> bool:
     return name in _BESIDE_ARRAYS and not around.arrays and method not in ("transpose", "squeeze")
 
 
+def shown_by_index(method: str, around: Surroundings) -> bool:
+    """Whether no other owner of `method` is indexed by a number, a slice or a mask: nodes, policies, turtles, streams
+    and numbers are not, matches and widgets are."""
+    return method in ("clone", "detach", "exp", "log", "log10", "sqrt") and not around.arrays
+
+
 def same_for_arrays(node: ast.Call) -> bool:
     """Whether `value.name(…)`, as it stands, is a method of JAX's and NumPy's arrays with torch's meaning."""
     if not isinstance(node.func, ast.Attribute):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from .shared_names import shown_beside
+from .shared_names import shown_beside, shown_by_index
 from .tensor_only import TENSOR_ATTRIBUTES, may_show_tensor, shows_tensor
 
 if TYPE_CHECKING:
@@ -95,6 +96,14 @@ class Usage:
                 return f"`.{other}` too"
         if method == "detach" and name in self._counted:
             return "it is calculated with"
+        if shown_by_index(method, around) and name in self._indexed:
+            return "it is indexed"
+        if (result := self._kept_as(node, name)) and (
+            result in proven
+            or (shown_by_index(method, around) and result in self._indexed)
+            or any(shown_beside(other, method, around) for other in read.get(result, ()))
+        ):
+            return f"its result `{result}` is used as a tensor"
         if name in inputs:
             return "it is an input of a module"
         given = {a.id for a in [*node.args, *(k.value for k in node.keywords)] if isinstance(a, ast.Name)}
@@ -121,6 +130,31 @@ class Usage:
         if isinstance(up, ast.Call) and node in up.args and self.takes_tensor(up, node):
             return f"its result goes into {self.unit.resolve(up.func)}"
         return ""
+
+    def _kept_as(self, node: ast.Call, name: str) -> str:
+        """The name that only ever holds the result of `node`, or "". The receiver's own may."""
+        up = self.unit.tree.parents.get(node)
+        if not isinstance(up, ast.Assign) or len(up.targets) != 1 or not isinstance(up.targets[0], ast.Name):
+            return ""
+        result = up.targets[0].id
+        return result if result == name or self._stores[result] == 1 else ""
+
+    @cached_property
+    def _stores(self) -> Counter[str]:
+        """How often each name is bound."""
+        names = (n for n in self.unit.tree.own(self.owner) if isinstance(n, ast.Name))
+        return Counter(n.id for n in names if not isinstance(n.ctx, ast.Load))
+
+    @cached_property
+    def _indexed(self) -> frozenset[str]:
+        """Names that are indexed, and not by a string."""
+        return frozenset(
+            node.value.id
+            for node in self.unit.tree.own(self.owner)
+            if isinstance(node, ast.Subscript)
+            and isinstance(node.value, ast.Name)
+            and not (isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str))
+        )
 
     def takes_tensor(self, call: ast.Call, arg: ast.expr) -> bool:
         dotted = self.unit.resolve(call.func) or ""
