@@ -168,7 +168,7 @@ def test_parameter_containers():
     assert [v.shape for v in values] == [(2,), (3,), (1,)] and all(isinstance(v, nnx.Param) for v in values)
     named = base.ParameterDict({"z": jnp.ones(2), "a": jnp.ones(3)})
     nnx.jit(lambda m: 0)(named)
-    assert names(base.named_parameters(named)) == ["z", "a"] and named["a"].shape == (3,)
+    assert names(base.named_parameters(named)) == ["a", "z"] and named["a"].shape == (3,)
 
 
 def test_flatten_and_unflatten(same, normal):
