@@ -19,6 +19,8 @@ from .writer import Writer
 # Attributes that a JAX array has under torch's name, with torch's meaning.
 SAME_ATTRIBUTES = frozenset({"shape", "dtype", "ndim", "T", "mT", "real", "imag", "nbytes", "itemsize"})
 
+ABSENT_ATTRIBUTES = frozenset({"H", "mH"})  # which a JAX array lacks
+
 
 def plan_attribute(plan: Plan, node: ast.Attribute) -> None:
     unit = plan.unit
@@ -48,6 +50,9 @@ def plan_attribute(plan: Plan, node: ast.Attribute) -> None:
             )
     elif holder.tag == "Module" and holder.facts is None and holder.name and not called:
         _layer_attribute(plan, node, holder)
+    elif not holder.known and node.attr in ABSENT_ATTRIBUTES and not called:
+        plan.found("JM201", node, f"torch.Tensor.{node.attr}", f"`.{node.attr}`: nothing shows what it is taken from",
+                   advice="Annotate the value (x: torch.Tensor), or write jnp.conj(x).mT.")  # fmt: skip
 
 
 def _layer_attribute(plan: Plan, node: ast.Attribute, holder: Kind) -> None:

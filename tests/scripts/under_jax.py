@@ -75,7 +75,7 @@ def replay(draws: Draws, traced: list[str]) -> None:
     make = np.random.default_rng
 
     class Generator:
-        """A NumPy generator whose permutations are those of the original."""
+        """A NumPy generator whose permutations, and single numbers of random transforms, are those of the original."""
 
         def __init__(self, *args: Any) -> None:
             self.generator = make(*args)
@@ -86,6 +86,14 @@ def replay(draws: Draws, traced: list[str]) -> None:
         def permutation(self, count: Any) -> Any:
             found = draws.take("permutation", (count,)) if isinstance(count, int) else None
             return self.generator.permutation(count) if found is None else found
+
+        def random(self, *args: Any) -> Any:
+            found = None if args else draws.take("uniform", (1,))
+            return self.generator.random(*args) if found is None else float(found[0])
+
+        def integers(self, *args: Any, **options: Any) -> Any:
+            found = None if options or len(args) != 1 else draws.take("randint", (1,))
+            return self.generator.integers(*args, **options) if found is None else int(found[0])
 
     np.random.default_rng = Generator  # type: ignore[assignment, misc]
 
