@@ -1,5 +1,5 @@
 """Nothing is called converted that does not run: each program whose report leaves nothing imports and builds its models
-in a process that has no torch. (`make cases`, `make golden` and `make public` compare the numbers.)"""
+in a process that has no torch. (`make cases`, `make golden` and `make wild` compare the numbers.)"""
 
 from __future__ import annotations
 

@@ -49,8 +49,8 @@ def tanhshrink(input):
 
 
 def threshold(input, threshold, value):
-    """x above the threshold, `value` elsewhere."""
-    return jnp.where(input > threshold, input, value).astype(input.dtype)
+    """x above the threshold, `value` elsewhere; NaN stays."""
+    return jnp.where(input <= threshold, value, input).astype(input.dtype)
 
 
 def softplus(input, beta=1.0, threshold=20.0):
