@@ -16,6 +16,7 @@ from jaxmigrate.read.source import Source
 
 sys.path.insert(0, str(Path(__file__).parent))
 import runner
+import torch
 
 BITS = tomllib.loads(Path(__file__).with_name("sharp_bits.toml").read_text(encoding="utf-8"))
 RUN = [name for name, bit in BITS.items() if "def main" in bit["program"]]
@@ -37,9 +38,12 @@ def test_what_is_said_and_written(name: str) -> None:
 @pytest.mark.parametrize("name", RUN)
 def test_both_programs_return_the_same(name: str) -> None:
     settings = {key: jax.config.values[key] for key in ("jax_debug_nans", "jax_enable_x64")}
+    dtype, anomaly = torch.get_default_dtype(), torch.is_anomaly_enabled()
     try:
         run = runner.run_both(textwrap.dedent(BITS[name]["program"]))
     finally:
+        torch.set_default_dtype(dtype)
+        torch.autograd.set_detect_anomaly(anomaly)
         for key, value in settings.items():
             jax.config.update(key, value)
     assert run.same, (run.outcome.after, run.expected, run.got, run.error)
