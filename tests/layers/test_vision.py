@@ -179,3 +179,15 @@ def test_grid(options: dict[str, Any], channels: int, tmp_path: Path) -> None:
         assert np.abs(np.asarray(a).astype(int) - np.asarray(b).astype(int)).max() <= (
             1 if "normalize" in options else 0
         )
+
+
+def test_random_transforms_draw_apart() -> None:
+    """A flip says nothing about the crop behind it: with a stream of the same seed each they would go together."""
+    strip = np.zeros((1, 64), np.uint8)
+    strip[0] = np.arange(64)
+    flip, crop = ours.RandomHorizontalFlip(), ours.RandomCrop((1, 8))
+    flips, lefts = [], []
+    for _ in range(400):
+        flips.append(np.asarray(flip(Image.fromarray(strip)))[0, 0] != 0)
+        lefts.append(int(np.asarray(crop(Image.fromarray(strip)))[0, 0]))
+    assert abs(np.corrcoef(flips, lefts)[0, 1]) < 0.2

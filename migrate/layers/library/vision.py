@@ -12,6 +12,9 @@ from PIL import Image
 
 from .data import Dataset
 
+# One stream for all transforms: with a seed each, flips and crops would go together.
+_RNG = np.random.default_rng(0)
+
 
 class Compose:
     """Transforms one after the other."""
@@ -121,38 +124,34 @@ class Pad:
 class RandomCrop:
     """A part of an image at a random place, after padding it with `fill`."""
 
-    def __init__(self, size, padding=None, fill=0, *, seed=0):
+    def __init__(self, size, padding=None, fill=0):
         self.size, self.pad = _pair(size), None if padding is None else Pad(padding, fill)
-        self.rng = np.random.default_rng(seed)
 
     def __call__(self, img):
         img = img if self.pad is None else self.pad(img)
         (height, width), (has_width, has_height) = self.size, img.size
         if has_height < height or has_width < width:
             raise ValueError(f"cannot crop {self.size} from an image of {(has_height, has_width)}")
-        top, left = self.rng.integers(has_height - height + 1), self.rng.integers(has_width - width + 1)
+        top, left = _RNG.integers(has_height - height + 1), _RNG.integers(has_width - width + 1)
         return _crop(img, int(top), int(left), height, width)
 
 
 class RandomResizedCrop:
     """A random part of an image, of a random share of its area and a random shape, scaled to `size`."""
 
-    def __init__(
-        self, size, scale=(0.08, 1.0), ratio=(3 / 4, 4 / 3), interpolation=Image.Resampling.BILINEAR, *, seed=0
-    ):
+    def __init__(self, size, scale=(0.08, 1.0), ratio=(3 / 4, 4 / 3), interpolation=Image.Resampling.BILINEAR):
         self.size, self.scale, self.ratio, self.interpolation = _pair(size), scale, ratio, interpolation
-        self.rng = np.random.default_rng(seed)
 
     def __call__(self, img):
         return _crop(img, *self.box(*img.size)).resize(self.size[::-1], self.interpolation)
 
     def box(self, width, height):
         for _ in range(10):
-            area = width * height * self.rng.uniform(*self.scale)
-            shape = np.exp(self.rng.uniform(*np.log(self.ratio)))
+            area = width * height * _RNG.uniform(*self.scale)
+            shape = np.exp(_RNG.uniform(*np.log(self.ratio)))
             w, h = round(np.sqrt(area * shape)), round(np.sqrt(area / shape))
             if 0 < w <= width and 0 < h <= height:
-                return int(self.rng.integers(height - h + 1)), int(self.rng.integers(width - w + 1)), h, w
+                return int(_RNG.integers(height - h + 1)), int(_RNG.integers(width - w + 1)), h, w
         w, h = width, height
         if width / height < self.ratio[0]:
             h = round(w / self.ratio[0])
@@ -164,11 +163,11 @@ class RandomResizedCrop:
 class RandomHorizontalFlip:
     """An image or array (..., H, W) mirrored left to right with probability p."""
 
-    def __init__(self, p=0.5, *, seed=0):
-        self.p, self.rng = p, np.random.default_rng(seed)
+    def __init__(self, p=0.5):
+        self.p = p
 
     def __call__(self, img):
-        if self.rng.random() >= self.p:
+        if _RNG.random() >= self.p:
             return img
         return img.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if isinstance(img, Image.Image) else img[..., ::-1]
 
@@ -176,11 +175,11 @@ class RandomHorizontalFlip:
 class RandomVerticalFlip:
     """An image or array (..., H, W) turned upside down with probability p."""
 
-    def __init__(self, p=0.5, *, seed=0):
-        self.p, self.rng = p, np.random.default_rng(seed)
+    def __init__(self, p=0.5):
+        self.p = p
 
     def __call__(self, img):
-        if self.rng.random() >= self.p:
+        if _RNG.random() >= self.p:
             return img
         return img.transpose(Image.Transpose.FLIP_TOP_BOTTOM) if isinstance(img, Image.Image) else img[..., ::-1, :]
 
@@ -188,12 +187,11 @@ class RandomVerticalFlip:
 class RandomRotation:
     """An image turned by a random angle between two numbers of degrees, or between -degrees and degrees."""
 
-    def __init__(self, degrees, *, seed=0):
+    def __init__(self, degrees):
         self.degrees = (-degrees, degrees) if isinstance(degrees, numbers.Number) else tuple(degrees)
-        self.rng = np.random.default_rng(seed)
 
     def __call__(self, img):
-        return img.rotate(self.rng.uniform(*self.degrees))
+        return img.rotate(_RNG.uniform(*self.degrees))
 
 
 class Grayscale:
@@ -210,11 +208,11 @@ class Grayscale:
 class RandomGrayscale:
     """An image that loses its colours with probability p; the number of channels stays."""
 
-    def __init__(self, p=0.1, *, seed=0):
-        self.p, self.rng = p, np.random.default_rng(seed)
+    def __init__(self, p=0.1):
+        self.p = p
 
     def __call__(self, img):
-        return Grayscale(len(img.getbands()))(img) if self.rng.random() < self.p else img
+        return Grayscale(len(img.getbands()))(img) if _RNG.random() < self.p else img
 
 
 class VisionDataset(Dataset):
