@@ -12,7 +12,7 @@ from PIL import Image
 
 from .data import Dataset
 
-# One stream for all transforms: with a seed each, flips and crops would go together.
+# One stream for all transforms: with the same seed each, two flips would always go together.
 _RNG = np.random.default_rng(0)
 
 
