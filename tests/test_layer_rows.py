@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 import torch
+from converted import convert
 
 from jaxmigrate.layers import catalogue
 from jaxmigrate.rulebook.load import load_rules
@@ -63,3 +64,11 @@ def test_library_has_what_the_templates_call(row: Row) -> None:
     names = {n for o in row.options for n in o.template.free_names} | {row.get("layer", "")}
     foreign = {"jnp", "jax", "lax", "np", "optax", "nnx", "int", "len", ""}
     assert names - foreign - set(catalogue()) == set()
+
+
+def test_options_that_the_library_lacks_may_not_hide_in_stars() -> None:
+    """`nn.ReLU(**options)` may be given `inplace`, which the library's class does not take; `nn.Linear` lacks nothing."""
+    source = "import torch.nn as nn\n\n\ndef f(**options):\n    return nn.{}(**options)\n"
+    left = convert(source.format("ReLU"))
+    assert "JM207" in left.codes() and "nn.ReLU(**options)" in left.text
+    assert "JM207" not in convert(source.format("Linear")).codes()

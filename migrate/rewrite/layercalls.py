@@ -84,7 +84,10 @@ def _arguments(plan: Plan, row: Row, node: ast.Call, receiver: ast.expr | None, 
     bound = bind(signature, node, receiver)
     if isinstance(bound, Mismatch):
         if bound.reason == "star":
-            return "" if not {k.arg for k in node.keywords} & (set(row.drop) | set(row.refuse)) else "star-arguments"
+            lacking = {p.name for p in signature.params} - known - {"device", "dtype"}
+            unseen = lacking and any(k.arg is None for k in node.keywords)  # `**options` may hold them
+            named = {k.arg for k in node.keywords} & (set(row.drop) | set(row.refuse))
+            return "star-arguments" if unseen or named else ""
         return f"{bound.detail} {'is missing' if bound.reason == 'missing' else 'is not one of its parameters'}"
     first = signature.params[0].name if signature.params else ""
     legacy = legacy_reduction(signature, bound.named)
