@@ -9,8 +9,12 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
+import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 CACHE = Path(__file__).resolve().parents[1] / ".cache" / "jax"
 QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"  # the same arithmetic
@@ -25,3 +29,14 @@ if "JAXMIGRATE_CACHE_DIR" not in os.environ:  # no result of one session is read
     atexit.register(shutil.rmtree, os.environ["JAXMIGRATE_CACHE_DIR"], ignore_errors=True)
 if QUICK not in os.environ.get("XLA_FLAGS", ""):
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {QUICK}".strip()
+
+
+@pytest.fixture(autouse=True)
+def process_wide_settings() -> Iterator[None]:
+    """Every test starts with torch's own settings, whatever a program of an earlier test switched on."""
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.set_anomaly_enabled(False)
+        torch.set_default_dtype(torch.float32)
+        torch.set_grad_enabled(True)
+    yield
