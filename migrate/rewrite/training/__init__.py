@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from ..plan import Plan, Whole
 from ..writer import Writer
 from .closures import LBFGS, find_closures, plan_closure
+from .derivatives import plan_grad_calls
 from .gradients import plan_gradient
 from .handrates import HandRate, find_hand_rates, plan_hand_rates
 from .helpers import plan_helpers
@@ -33,6 +34,7 @@ __all__ = ["plan_training"]
 
 def plan_training(plan: Plan) -> None:
     """Training code, its optimizers and schedules, `no_grad`, and methods of modules."""
+    plan_grad_calls(plan)
     optimizers = find_optimizers(plan)
     closures, unread = find_closures(plan, optimizers)
     routines, failed = _routines(plan, optimizers, {c.backward.value for c in closures} | set(unread))
