@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -39,8 +40,16 @@ def verify(
         str,
         typer.Option("--map", metavar="auto|FILE", help="CONVERTED is hand-written: find its names, or read a map."),
     ] = "",
+    script: Annotated[
+        bool, typer.Option("--script", help="Run both as training scripts, and compare their losses.")
+    ] = False,
+    arguments: Annotated[
+        str, typer.Option("--args", metavar="TEXT", help='What the script is called with: "--epochs 1".')
+    ] = "",
     device: Annotated[Device, typer.Option(help="Where the converted program runs.")] = Device.cpu,
-    steps: Annotated[int, typer.Option(min=0, help="Optimizer steps to compare.")] = 3,
+    steps: Annotated[
+        int | None, typer.Option(min=0, help="Optimizer steps to compare.", show_default="3; with --script 50")
+    ] = None,
     tolerance: Annotated[
         float | None, typer.Option(min=0, help="Largest relative error.", show_default="by dtype")
     ] = None,
@@ -65,7 +74,8 @@ def verify(
     """Run the original under torch and the converted program without it, and compare them stage by stage.
 
     What to run is said by a comment in FILE (# jaxmigrate: example Net(8)(f32[4, 8])), by
-    [[tool.jaxmigrate.verify]] in pyproject.toml, or by the options; --propose finds it out.
+    [[tool.jaxmigrate.verify]] in pyproject.toml, or by the options; --propose finds it out. With --script both run
+    as they are, with the same weights, data order and noise.
     """
     from .verify import VerifyOptions
     from .verifying import Outputs, What, load_map, run_propose, run_verify
@@ -73,13 +83,32 @@ def verify(
     if (inputs and not build) or sum(map(bool, (build, example, case))) > 1:
         raise typer.BadParameter("say what to run in one way: --build with --input, --example, or --case")
     what = What(build, tuple(inputs or ()), example, case)
+    if arguments and not script:
+        raise typer.BadParameter("--args is for --script")
+    if script and (
+        other := [
+            name
+            for name, value in {
+                "--build": build,
+                "--example": example,
+                "--case": case,
+                "--propose": propose,
+                "--map": name_map,
+                "--bench": bench,
+                "--write-test": write_test,
+                "--precision": precision,
+            }.items()
+            if value
+        ]
+    ):
+        raise typer.BadParameter(f"--script runs the whole file: {other[0]} says nothing to it")
     if write_test is not None and converted is None:
         raise typer.BadParameter("--write-test needs CONVERTED: the test runs both files")
     precisions = tuple(dict.fromkeys(p.value for p in precision or [Precision.float64] if p is not Precision.none))
     options = VerifyOptions(
         device.value,
         tolerance=tolerance,
-        steps=steps,
+        steps=(50 if script else 3) if steps is None else steps,
         timeout=timeout,
         memory=memory,
         precisions=precisions,
@@ -89,4 +118,7 @@ def verify(
     if propose is not None:
         return run_propose(original, propose, options)
     outputs = Outputs(html, junit, write_test, as_json)
-    return run_verify(original, converted, what, options, tuple(rules or ()), outputs=outputs, dry_run=dry_run)
+    words = tuple(shlex.split(arguments)) if script else None
+    return run_verify(
+        original, converted, what, options, tuple(rules or ()), script=words, outputs=outputs, dry_run=dry_run
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ from typing import Any
 from .config import ExitCode
 from .files import InputError, decode, read_bytes
 from .gate import LAYER_FILE
+from .local_imports import with_local_imports
 from .output import Write, write_all
 from .report import text
 from .report.style import style_for
@@ -29,6 +31,7 @@ from .verify import (
     render_table,
     report_json,
     verify_pair,
+    verify_script,
 )
 from .work import Options, convert_paths
 
@@ -62,10 +65,13 @@ def run_verify(
     options: VerifyOptions,
     rules: Sequence[Path] = (),
     *,
+    script: Sequence[str] | None = None,
     outputs: Outputs = Outputs(),
     dry_run: bool = False,
 ) -> int:
     """Compare `original` with `converted`, or with what the tool makes of it; returns the exit code.
+
+    `script`: the arguments with which both run as training scripts; None for modules and functions.
 
     0: every stage that ran agrees; 1: some differ or fail; 3: the file cannot be converted. Raises InputError for a
     missing file or package, and when nothing says what to run.
@@ -75,17 +81,28 @@ def run_verify(
     source = decode(str(original), read_bytes(original))
     if converted is not None:
         read_bytes(converted)
-    cases = _cases(original, source.text, what)
+    cases = _cases(original, source.text, what) if script is None else []
     if dry_run:
-        print("\n".join(f"would verify {case.text}" for case in cases))
+        lines = [f"would verify {case.text}" for case in cases]
+        print("\n".join(lines if script is None else [" ".join(["would run python", str(original), *script])]))
         return ExitCode.DONE
     if missing := [name for name in NEEDED if find_spec(name) is None]:
         raise InputError(f"verify needs {', '.join(missing)}: pip install 'jaxmigrate[verify]'")
+
+    def compare(made: Path) -> int:
+        report = (
+            verify_pair(original, made, cases, options)
+            if script is None
+            else verify_script(original, made, script, options)
+        )
+        _write(report, made, cases, options, outputs)
+        return _show(report, outputs)
+
     if converted is not None:
-        return _compare(original, converted, cases, options, outputs)
+        return compare(converted)
     with tempfile.TemporaryDirectory(prefix="jaxmigrate-") as folder:
         made = _convert(original, Path(folder), rules)
-        return _compare(original, made, cases, options, outputs) if made else ExitCode.FAULT
+        return compare(made) if made else ExitCode.FAULT
 
 
 def _cases(original: Path, source: str, what: What) -> list[Case]:
@@ -140,25 +157,34 @@ def run_propose(original: Path, target: Path, options: VerifyOptions) -> int:
 
 
 def _convert(original: Path, folder: Path, rules: Sequence[Path]) -> Path | None:
-    """Convert into `folder`; the path of the converted file, or None when there is none."""
-    work = convert_paths([str(original)], Options(rules=tuple(rules)))
-    (outcome,) = work.run.outcomes
+    """Convert it with the project files that it imports into `folder`; the path of its conversion, None without one.
+
+    What else lies beside it can be read there too.
+    """
+    root, files = with_local_imports(original)
+    shown = {path: os.path.relpath(path) for path in files}
+    work = convert_paths(list(shown.values()), Options(rules=tuple(rules)), below=root)
     style = style_for(sys.stderr)
     findings = text.at_or_above(work.run.findings, "error")
     print("\n".join([*text.finding_lines(findings, style), *text.summary_lines(work.run, style)]), file=sys.stderr)
-    if outcome.status == "failed":
+    made = {Path(o.path).resolve(): o for o in work.run.outcomes}
+    if made[files[0]].status == "failed":
         return None
-    made = Write(folder / original.name, outcome.encoded())
+    writes = [Write(folder / path.relative_to(root), made[path].encoded()) for path in files if path in made]
     layers = [Write(folder / LAYER_FILE, work.run.layer_file.encode())] if work.run.layer_file else []
-    write_all([made, *layers])
-    return made.path
+    write_all([*writes, *layers])
+    _link_the_rest(files[0].parent, folder / files[0].parent.relative_to(root))
+    return folder / files[0].relative_to(root)
 
 
-def _compare(
-    original: Path, converted: Path, cases: Sequence[Case], options: VerifyOptions, outputs: Outputs
-) -> ExitCode:
-    report = verify_pair(original, converted, cases, options)
-    _write(report, converted, cases, options, outputs)
+def _link_the_rest(folder: Path, target: Path) -> None:
+    """Let data files that lie beside a program lie beside its conversion."""
+    for entry in folder.iterdir():
+        if entry.suffix != ".py" and not (target / entry.name).exists():
+            (target / entry.name).symlink_to(entry)
+
+
+def _show(report: VerifyReport, outputs: Outputs) -> ExitCode:
     if outputs.as_json:
         print(json.dumps(report_json(report), indent=2, ensure_ascii=False))
     else:

@@ -72,9 +72,11 @@ def convert_paths(
     *,
     in_place: bool = True,
     decisions: Decisions | None = None,
+    below: Path | None = None,
 ) -> Work:
     """Read what `paths` name and convert it. `without` is a folder of earlier output that is no input; what a review
-    refused in `decisions` is kept as it is. Raises InputError, ConfigError, RuleError."""
+    refused in `decisions` is kept as it is; files that are named keep their place below the folder `below`. Raises
+    InputError, ConfigError, RuleError."""
     stdin = is_stdin(paths)
     if not stdin:
         check_paths(map(Path, paths))
@@ -83,6 +85,8 @@ def convert_paths(
     if not stdin:
         found = [Path(p) for p in paths]
         inputs = tuple(find_inputs(found, settings.exclude, without, gitignore=settings.gitignore))
+    if below is not None:
+        inputs = tuple(replace(i, relative=i.path.resolve().relative_to(below)) for i in inputs)
     reading = decode_outcome(STDIN, sys.stdin.buffer.read()) if stdin else read_all(inputs, in_place=in_place)
     refused = decisions.refused_in(inputs) if decisions else {}
     return Work(_convert(reading, settings, refused), inputs, settings)

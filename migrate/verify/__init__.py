@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .cases import ArraySpec, Case, CaseError, case_from_options, cases_from_toml, find_cases, parse_case
     from .results import CaseReport, Divergence, Stage, VerifyOptions, VerifyReport, report_json
     from .run import verify_pair
+    from .scripts import verify_script
     from .table import render_table
 
 _HOME = {
@@ -31,6 +32,7 @@ _HOME = {
     "report_json": "results",
     "render_table": "table",
     "verify_pair": "run",
+    "verify_script": "scripts",
 }
 
 __all__ = [
@@ -49,6 +51,7 @@ __all__ = [
     "render_table",
     "report_json",
     "verify_pair",
+    "verify_script",
 ]
 
 

@@ -1,4 +1,4 @@
-"""Start of a worker process: `python -P launch.py torch|jax JOB.json`.
+"""Start of a worker process: `python -P launch.py SIDE JOB.json`, where SIDE_side.py does the work.
 
 The package is loaded under the name `_verify`, without the folder on `sys.path`: in the process of the converted
 program neither torch nor jaxmigrate can be imported, and the user's modules may have any names.
@@ -24,7 +24,7 @@ def main() -> None:
     spec.loader.exec_module(package)
     options = json.loads(job.read_text(encoding="utf-8"))["options"]
     confine = importlib.import_module("_verify.confine").confine
-    confine(job.parent, int(options["memory"] * (1 << 30)), side == "jax" and options["device"] == "gpu")
+    confine(job.parent, int(options["memory"] * (1 << 30)), side.startswith("jax") and options["device"] == "gpu")
     sys.argv = [str(job)]
     importlib.import_module(f"_verify.{side}_side").work(job)
 

@@ -17,9 +17,9 @@ from typing import IO, Literal
 
 from .record import Recording, finished, read, started
 from .results import VerifyOptions
-from .worker import Item, write_job
+from .worker import Job, write_job
 
-Side = Literal["torch", "jax", "propose"]
+Side = Literal["torch", "jax", "propose", "torch_script", "jax_script"]
 
 _LAUNCH = Path(__file__).with_name("launch.py")
 _PRINTED = 64 << 20  # bytes of printed text after which a program is ended
@@ -28,7 +28,7 @@ _START = 120.0  # seconds that a process may take to start
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
 
-def run_items(side: Side, items: Sequence[Item], options: VerifyOptions, scratch: Path) -> list[Recording]:
+def run_items(side: Side, items: Sequence[Job], options: VerifyOptions, scratch: Path) -> list[Recording]:
     """Run every item and read what was recorded. One that kills its process does not take those after it along."""
     scratch.mkdir(parents=True, exist_ok=True)
     ends = [""] * len(items)
@@ -47,7 +47,7 @@ def run_items(side: Side, items: Sequence[Item], options: VerifyOptions, scratch
     return [read(item.out, ended) for item, ended in zip(items, ends, strict=True)]
 
 
-def _run(side: Side, items: Sequence[Item], options: VerifyOptions, scratch: Path, attempt: int) -> str:
+def _run(side: Side, items: Sequence[Job], options: VerifyOptions, scratch: Path, attempt: int) -> str:
     """One process for these items; how it ended, "" when well."""
     job = scratch / f"{side}{attempt or ''}.json"
     write_job(job, items, options)
@@ -73,7 +73,7 @@ def _run(side: Side, items: Sequence[Item], options: VerifyOptions, scratch: Pat
     return ended
 
 
-def _watch(process: subprocess.Popen[bytes], printed: Printed, items: Sequence[Item], options: VerifyOptions) -> str:
+def _watch(process: subprocess.Popen[bytes], printed: Printed, items: Sequence[Job], options: VerifyOptions) -> str:
     since, at, began = time.monotonic(), 0, False
     memory = int(options.memory * (1 << 30))
     while True:
@@ -142,7 +142,7 @@ def _environment(side: Side, options: VerifyOptions, scratch: Path) -> dict[str,
         "MPLCONFIGDIR": str(temporary),
         "MPLBACKEND": "agg",
     }
-    if side != "jax":
+    if not side.startswith("jax"):
         return {**env, "CUDA_VISIBLE_DEVICES": ""}
     if options.device == "cpu":
         return {**env, "JAX_PLATFORMS": "cpu"}

@@ -151,7 +151,7 @@ class CaseReport:
     def ok(self) -> bool:
         """True when something was compared by value and nothing differed or failed."""
         verdicts = [s.verdict for s in self.stages]
-        compared = any(s.verdict == "equal" and s.name.startswith("forward") for s in self.stages)
+        compared = any(s.verdict == "equal" and s.name.startswith(("forward", "losses")) for s in self.stages)
         return compared and not {"different", "failed"} & set(verdicts)
 
     def stage(self, name: str, how: str = "") -> Stage:

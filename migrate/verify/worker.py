@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from .cases import Case, parse_case
 from .loading import explain
@@ -15,6 +15,15 @@ from .results import VerifyOptions
 
 Result = tuple[dict[str, Any], dict[str, Any]]  # arrays, facts
 FATAL = ("load", "build")  # without these nothing else can be run
+
+
+class Job(Protocol):
+    """What a worker process is given to do: where to record it, and the whole as plain data."""
+
+    @property
+    def out(self) -> Path: ...
+
+    def plain(self) -> dict[str, Any]: ...
 
 
 @dataclass(frozen=True)
@@ -41,7 +50,7 @@ class Item:
         }
 
 
-def write_job(path: Path, items: Iterable[Item], options: VerifyOptions) -> None:
+def write_job(path: Path, items: Iterable[Job], options: VerifyOptions) -> None:
     """Write the job that `read_job` reads."""
     job = {"items": [i.plain() for i in items], "options": vars(options)}
     path.write_text(json.dumps(job), encoding="utf-8")

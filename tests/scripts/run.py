@@ -1,15 +1,17 @@
 #!/usr/bin/env python
 """Public training scripts, converted, trained and compared with torch: `python tests/scripts/run.py [NAME...]`.
 
-Both sides start from the same weights and see the same data and noise (draws.py). Verdicts: **equal**: every loss
-within 1e-4 relative, or within three times what float32 alone takes torch from its own float64 run (the note says so);
-**stated**: equal when Adam's bias is corrected in full precision, which optax does in float32, as the findings say;
-**reported**: findings say what was left; **crash**: nothing was reported and it does not run; **WRONG**: anything else.
+Both sides run under `verify --script`: from the same weights, with the same data and noise. Verdicts: **equal**: every
+loss within 1e-4 relative, or within three times what float32 alone takes torch from its own float64 run (the note says
+so), without jit and with it; **stated**: equal when Adam's bias is corrected in full precision, which optax does in
+float32, as the findings say; **reported**: findings say what was left; **crash**: nothing was reported and it does not
+run; **WRONG**: anything else.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import pickle
@@ -26,10 +28,26 @@ from typing import Any
 
 import numpy as np
 
+from jaxmigrate.verify import CaseReport, VerifyOptions, verify_script
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 TOLERANCE = 1e-4
 LEFT = ("JM2", "JM3", "JM9")
+
+# The CIFAR10 that is written here has other checksums than the one that torchvision knows.
+UNCHECKED = """
+import importlib.abc, sys
+
+
+class Unchecked(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name == "torchvision.datasets.mnist" and "torchvision.datasets.cifar" in sys.modules:
+            sys.modules["torchvision.datasets.cifar"].check_integrity = lambda *_: True
+
+
+sys.meta_path.insert(0, Unchecked())
+"""
 
 
 @dataclass(frozen=True)
@@ -89,16 +107,9 @@ def prepare(entry: Mapping[str, Any], source: Path, base: Path) -> Path:
     return work
 
 
-def run(*command: str, work: Path, timeout: int) -> tuple[int, str]:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "JAX_PLATFORMS": "cpu", "MPLBACKEND": "Agg"}
-    try:
-        done = subprocess.run(
-            [sys.executable, *command], cwd=work, env=environment, capture_output=True, text=True, timeout=timeout
-        )
-    except subprocess.TimeoutExpired:
-        return 1, f"no end after {timeout} s"
-    lines = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
-    return done.returncode, lines[-1] if lines else ""
+def run(*command: str, work: Path) -> None:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MPLBACKEND": "Agg"}
+    subprocess.run([sys.executable, *command], cwd=work, env=environment, capture_output=True, check=False)
 
 
 def judge(name: str, entry: Mapping[str, Any], source: Path, keep: Path | None, timeout: int) -> Row:
@@ -114,110 +125,48 @@ def judge(name: str, entry: Mapping[str, Any], source: Path, keep: Path | None, 
 
 def compare(name: str, entry: Mapping[str, Any], source: Path, base: Path, timeout: int) -> Row:
     work = prepare(entry, source, base)
-    script, steps = Path(entry["file"]).name, str(entry.get("steps", 50))
-    arguments = entry.get("arguments", [])
+    script = Path(entry["file"]).name
     for first in entry.get("before", ()):
-        run(Path(first).name, work=work, timeout=timeout)
-    original = [str(HERE / "under_torch.py"), str(work / script), steps, str(base)]
-    code, error = run(*original, "float", *arguments, work=work, timeout=timeout)
-    if code:
-        return Row(name, "no original", error)
+        run(Path(first).name, work=work)
+    (base / "site").mkdir()
+    (base / "site" / "sitecustomize.py").write_text(UNCHECKED)
+    os.environ["PYTHONPATH"] = str(base / "site")
     left, out = convert(work, base)
-    torch_run = json.loads((base / "torch.json").read_text())
-    for file in work.glob("*"):
-        if file.suffix != ".py" and file.is_file() and not (out / file.name).exists():
-            shutil.copy(file, out / file.name)
-    for folder in ("data", "results", "figures"):
-        if not (out / folder).exists():
-            (out / folder).mkdir() if folder != "data" else (out / folder).symlink_to(base / "data")
-    results = {}
-    for mode in ("eager", "jit"):
-        code, error = run(
-            str(HERE / "under_jax.py"), str(out / script), steps, str(base), mode, *arguments, work=out, timeout=timeout
-        )
-        if code:
-            return Row(name, "reported" if left else "crash", f"{mode}: {error}; {left}"[:300])
-        results[mode] = json.loads((base / f"{mode}.json").read_text())
-    row = verdict(name, torch_run, results, left)
-    if row.verdict == "equal" or row.error <= TOLERANCE:
-        return row
-    run(*original, "double", *arguments, work=work, timeout=timeout)
-    row = by_rounding(row, base / "double.json")
-    if row.verdict == "equal":
-        return row
-    run(
-        str(HERE / "under_jax.py"),
-        str(out / script),
-        steps,
-        str(base),
-        "precise",
-        *arguments,
-        work=out,
-        timeout=timeout,
-    )
-    return by_optax(row, base)
-
-
-def by_optax(row: Row, base: Path) -> Row:
-    """The verdict when optax's bias correction, 1 - decay**count in float32, is replaced by the exact one."""
-    found = [base / "precise.json", base / "double.json"]
-    precise, double = (json.loads(path.read_text())["losses"] if path.exists() else [] for path in found)
-    if len(precise) < len(row.torch) or len(double) < len(row.torch):
-        return row
-    error, own = (distance(row.torch, curve[: len(row.torch)]) for curve in (precise, double))
-    if error > max(TOLERANCE, 3 * own):
-        return row
-    return replace(
-        row, verdict="stated", note=f"{row.note}; {error:.1e} when optax corrects Adam's bias in full precision"
-    )
-
-
-def by_rounding(row: Row, path: Path) -> Row:
-    """The verdict on a difference when torch's own, between float32 and float64, is known."""
-    double = json.loads(path.read_text())["losses"] if path.exists() else []
-    if len(double) < len(row.torch) or len(row.jax) < len(row.torch):
-        return row
-    own = distance(row.torch, double[: len(row.torch)])
-    note = f"{row.note}; torch's own float32 is {own:.1e} from its float64"
-    return replace(row, verdict="equal" if row.error <= 3 * own else row.verdict, note=note)
+    options = VerifyOptions(steps=entry.get("steps", 50), timeout=timeout)
+    with contextlib.chdir(work):
+        report = verify_script(work / script, out / script, entry.get("arguments", ()), options)
+    return verdict(name, report.cases[0], left)
 
 
 def convert(work: Path, base: Path) -> tuple[str, Path]:
     """Convert the folder; what is left, and where the result is."""
-    out = base / "one" / "out"
-    report = base / "report.json"
-    run("-m", "jaxmigrate.cli", "convert", str(work), "-o", str(out), "--report", str(report), work=base, timeout=300)
+    out, report = base / "out", base / "report.json"
+    run("-m", "jaxmigrate.cli", "convert", str(work), "-o", str(out), "--report", str(report), work=base)
     codes = Counter(f["code"] for f in json.loads(report.read_text())["findings"] if f["code"].startswith(LEFT))
     return ", ".join(f"{code} x{count}" for code, count in sorted(codes.items())), out
 
 
-def distance(want: list[float], got: list[float]) -> float:
-    """The largest relative difference of two curves, against the size of the loss or a thousandth of the first."""
-    a, b = np.array(want), np.array(got)
-    scale = np.maximum(np.abs(a), 1e-3 * abs(a[0]))
-    return float(np.max(np.abs(a - b) / np.maximum(scale, 1e-12)))
-
-
-def verdict(name: str, original: dict[str, Any], results: dict[str, Any], left: str) -> Row:
-    want, eager, jitted = original["losses"], results["eager"]["losses"], results["jit"]["losses"]
-    if len(eager) < len(want):  # losses whose backward calls follow each other are differentiated as one sum
-        want = original["sums"]
-    bad = "reported" if left else "WRONG"
-    if len(eager) < len(want) or len(jitted) < len(want) or not want:
-        return Row(
-            name, bad, f"{len(want)} losses, {len(eager)} eager, {len(jitted)} jitted; {left}", torch=want, jax=eager
-        )
-    error = distance(want, eager[: len(want)])
-    notes = [f"{len(want)} losses"]
-    if results["jit"]["traced"]:
-        notes.append("jit not compared: the compiled step draws")
+def verdict(name: str, case: CaseReport, left: str) -> Row:
+    """One word for the stages of a script, and what they say."""
+    stages = {stage.how: stage for stage in case.stages if stage.name == "losses"}
+    curves = dict(case.curves)
+    row = Row(name, "", torch=list(curves.get("torch", ())), jax=list(curves.get("JAX, eager", ())))
+    if "" in stages:
+        return replace(row, verdict="no original", note=stages[""].detail)
+    ways = [stages["eager"], stages["jit"]]
+    notes = [ways[0].compared, *(f"{s.how}: {s.verdict}: {s.detail}" for s in ways if s.verdict != "equal")]
+    notes += [s.detail for s in ways if s.verdict == "equal" and s.detail][:1]
+    row = replace(row, error=max(s.max_rel or 0.0 for s in ways))
+    if case.ok and all(s.verdict == "equal" for s in ways):
+        row = replace(row, verdict="equal")
+    elif "exact bias" in stages:
+        notes.append(f"{stages['exact bias'].max_rel:.1e} when optax corrects Adam's bias in full precision")
+        row = replace(row, verdict="stated")
+    elif left:
+        row = replace(row, verdict="reported")
     else:
-        error = max(error, distance(want, jitted[: len(want)]))
-    if missing := results["eager"]["missing"]:
-        notes.append(f"{len(missing)} draws without counterpart: {missing[0]}")
-    if left:
-        notes.append(left)
-    return Row(name, "equal" if error <= TOLERANCE else bad, "; ".join(notes), error, want, eager[: len(want)])
+        row = replace(row, verdict="crash" if any(s.verdict == "failed" for s in ways) else "WRONG")
+    return replace(row, note="; ".join([*filter(None, notes), *([left] if left else [])])[:300])
 
 
 def draw(rows: list[Row], path: Path) -> None:

@@ -1,15 +1,13 @@
-"""Run a script under torch for some optimizer steps: `under_torch.py SCRIPT STEPS FOLDER float|double [ARGUMENT...]`.
+"""The worker process of an original training script: runs it under torch for some optimizer steps.
 
-`float` writes FOLDER/draws.pickle and FOLDER/torch.json with the losses, one for each backward pass. `double` runs it
-once more with the same draws in float64 and writes FOLDER/double.json: how far rounding alone takes torch from itself.
+Mode `float` records the draws and the losses, one for each backward pass. `double` runs it again with the same draws in
+float64: how far rounding alone takes torch from itself.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
-import json
-import random
-import runpy
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -20,15 +18,94 @@ import torch
 import torch.library
 import torch.nn.functional as F
 
-sys.path.insert(0, str(Path(__file__).parent))
-from draws import Draws, read
+from .draws import Draws
+from .loading import explain
+from .record import Recorder, read
+from .script_item import Stop, read_script_job, start
 
 
-class Stop(BaseException):
-    """Enough steps."""
+def work(job: Path) -> None:
+    """Run the script of a job file and record it."""
+    item, options = read_script_job(job)
+    recorder = Recorder(item.out)
+    recorder.begin("train")
+    torch.set_num_threads(1)
+    torch.set_float32_matmul_precision("highest")
+    _skip_cuda_operators()
+    again = item.mode == "double"
+    draws = Draws(read(item.draws).get("train").arrays if item.draws is not None else None)
+    if again:
+        _widen()
+    losses = Losses()
+    losses.watch(options.steps)
+    _note_draws(draws, again=again)
+    how = "finished"
+    try:
+        start(item, job.parent, _seed)
+    except Stop:
+        how = "stopped"
+    except BaseException as error:  # SystemExit too: some scripts end with it
+        if not (isinstance(error, SystemExit) and not error.code):
+            recorder.failed("train", explain(error, item.file.parent))
+            recorder.end()
+            return
+    facts = {"how": how, "steps": losses.steps, "losses": losses.values, "sums": losses.sums}
+    recorder.done("train", draws.arrays, versions={"torch": torch.__version__}, **facts)
+    recorder.end()
 
 
-def note_draws(draws: Draws, *, again: bool = False) -> None:
+def _seed(number: int) -> None:
+    torch.manual_seed(number)
+    np.random.seed(number)
+
+
+class Losses:
+    """What a script differentiates, and how often its optimizers step.
+
+    `sums` adds up losses that are differentiated on lines that follow each other: a conversion takes their sum.
+    """
+
+    def __init__(self) -> None:
+        self.values: list[float] = []
+        self.sums: list[float] = []
+        self.steps = 0
+        self._line = -1
+
+    def watch(self, enough: int) -> None:
+        """Note each backward pass and each step from now on; step number `enough` raises Stop."""
+        tensors: Any = torch.Tensor
+        backward = tensors.backward
+
+        @functools.wraps(backward)
+        def noted(tensor: torch.Tensor, *args: Any, **options: Any) -> Any:
+            self._note(float(tensor.detach().sum()), sys._getframe(1).f_lineno)
+            return backward(tensor, *args, **options)
+
+        tensors.backward = noted
+        for cls in {c for c in vars(torch.optim).values() if isinstance(c, type) and "step" in vars(c)}:
+            cls.step = self._counted(cls.step, enough)  # type: ignore[attr-defined]
+
+    def _note(self, value: float, line: int) -> None:
+        self.values.append(value)
+        if self._line == line - 1:
+            self.sums[-1] += value
+        else:
+            self.sums.append(value)
+        self._line = line
+
+    def _counted(self, original: Callable[..., Any], enough: int) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def step(*args: Any, **options: Any) -> Any:
+            result = original(*args, **options)
+            self.steps += 1
+            if self.steps >= enough:
+                raise Stop
+            return result
+
+        return step
+
+
+def _note_draws(draws: Draws, *, again: bool) -> None:
     """Make torch's ways to draw write down what they drew, or give the same `again`."""
     inside = [False]
 
@@ -88,7 +165,8 @@ def note_draws(draws: Draws, *, again: bool = False) -> None:
     noted(torch, "randperm", lambda value, *_, **__: ("permutation", value.numpy()))
     noted(torch, "multinomial", lambda value, *_, **__: ("categorical", value.numpy()))
 
-    order = torch.utils.data.RandomSampler.__iter__
+    sampler: Any = torch.utils.data.RandomSampler
+    order = sampler.__iter__
 
     def one_order(self: Any) -> Any:  # the sampler draws a second permutation, of which it uses nothing
         inside[0] = True
@@ -102,7 +180,7 @@ def note_draws(draws: Draws, *, again: bool = False) -> None:
         draws.note("permutation", np.array(indices))
         return iter(indices)
 
-    torch.utils.data.RandomSampler.__iter__ = one_order
+    sampler.__iter__ = one_order
 
     def dropout(input: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> torch.Tensor:
         if not training or p == 0:
@@ -127,8 +205,8 @@ def note_draws(draws: Draws, *, again: bool = False) -> None:
     F.dropout2d = dropout2d
 
 
-def skip_cuda_operators() -> None:
-    """torchvision's wheel registers operators of CUDA, which a CPU build of torch does not have."""
+def _skip_cuda_operators() -> None:
+    """torchvision's wheel registers operators of CUDA, which torch's CPU build does not have: it loads without them."""
     register = torch.library.register_fake
 
     def skip(name: Any, *args: Any, **options: Any) -> Any:
@@ -136,79 +214,23 @@ def skip_cuda_operators() -> None:
             return lambda function: function
         return register(name, *args, **options)
 
-    torch.library.register_fake = skip
-    try:
-        import torchvision
+    with contextlib.suppress(ImportError):
+        torch.library.register_fake = skip
+        try:
+            import torchvision  # noqa: F401
+        finally:
+            torch.library.register_fake = register
 
-        torchvision.datasets.cifar.check_integrity = lambda *_: True
-    finally:
-        torch.library.register_fake = register
 
-
-def widen() -> None:
+def _widen() -> None:
     """Let the script compute in float64 where it says nothing, or float32."""
+    library: Any = torch
     torch.set_default_dtype(torch.float64)
     from_numpy, tensor, to_double = torch.from_numpy, torch.tensor, torch.Tensor.double
 
     def wide(value: torch.Tensor) -> torch.Tensor:
         return to_double(value) if value.dtype == torch.float32 else value
 
-    torch.from_numpy = lambda array: wide(from_numpy(array))
-    torch.tensor = lambda *args, **options: wide(tensor(*args, **options))
-    torch.Tensor.float = to_double
-
-
-def main(script: str, steps: int, folder: Path, precision: str, arguments: list[str]) -> None:
-    torch.set_num_threads(1)
-    skip_cuda_operators()
-    again = precision == "double"
-    draws, losses, done = read(folder / "draws.pickle") if again else Draws(), [], [0]
-    if again:
-        widen()
-    sums: list[float] = []
-    last = [-1]
-    backward = torch.Tensor.backward
-
-    def note_loss(self: torch.Tensor, *args: Any, **options: Any) -> Any:
-        value, line = float(self.detach().sum()), sys._getframe(1).f_lineno
-        losses.append(value)
-        if last[0] == line - 1:  # two losses that are differentiated together
-            sums[-1] += value
-        else:
-            sums.append(value)
-        last[0] = line
-        return backward(self, *args, **options)
-
-    torch.Tensor.backward = note_loss
-    for cls in {c for c in vars(torch.optim).values() if isinstance(c, type) and "step" in vars(c)}:
-
-        def counted(original: Any) -> Any:
-            def step(self: Any, *args: Any, **options: Any) -> Any:
-                result = original(self, *args, **options)
-                done[0] += 1
-                if done[0] >= steps:
-                    raise Stop
-                return result
-
-            return step
-
-        cls.step = counted(cls.step)
-    torch.manual_seed(0)
-    np.random.seed(0)
-    random.seed(0)
-    note_draws(draws, again=again)
-    sys.argv = [script, *arguments]
-    sys.path.insert(0, str(Path(script).parent))
-    how = "finished"
-    try:
-        runpy.run_path(script, run_name="__main__")
-    except Stop:
-        how = "stopped"
-    if not again:
-        draws.write(folder / "draws.pickle")
-    result = {"how": how, "steps": done[0], "losses": losses, "sums": sums}
-    (folder / ("double.json" if again else "torch.json")).write_text(json.dumps(result))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]), sys.argv[4], sys.argv[5:])
+    library.from_numpy = lambda array: wide(from_numpy(array))
+    library.tensor = lambda *args, **options: wide(tensor(*args, **options))
+    library.Tensor.float = to_double

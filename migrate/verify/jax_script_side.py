@@ -1,49 +1,117 @@
-"""Run a converted script for some optimizer steps: `under_jax.py SCRIPT STEPS FOLDER eager|jit|precise [ARGUMENT...]`.
+"""The worker process of a converted training script: runs it without torch for some optimizer steps.
 
-Reads FOLDER/draws.pickle, writes FOLDER/MODE.json with the losses that were differentiated. `eager` runs without jit,
-so that each draw of the original has its counterpart; `jit` runs the script as it is, and draws inside a compiled step
-are its own then. `precise` is eager with Adam's bias correction as exact as torch's.
+It is given the draws of the original and records the losses that were differentiated. Mode `eager` runs without jit,
+`jit` runs the script as it is. `precise` is eager with Adam's bias correction as exact as torch's.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import math
-import random
-import runpy
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
-sys.modules["torch"] = None  # type: ignore[assignment]
-sys.path.insert(0, str(Path(__file__).parent))
+from .loading import Blocker
 
+sys.meta_path.insert(0, Blocker())
+
+import flax  # noqa: E402 - only after torch is out of reach
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 import optax  # noqa: E402
-from draws import Draws, read  # noqa: E402
 from flax import nnx  # noqa: E402
+from jax.experimental import io_callback  # noqa: E402
+
+from .draws import Draws  # noqa: E402
+from .jax_program import configure  # noqa: E402
+from .loading import explain  # noqa: E402
+from .record import Recorder, read  # noqa: E402
+from .script_item import ScriptItem, Stop, read_script_job, start  # noqa: E402
+
+_wait: Callable[[], None] = jax.effects_barrier
 
 
-class Stop(BaseException):
-    """Enough steps."""
+def work(job: Path) -> None:
+    """Run the script of a job file and record it."""
+    item, options = read_script_job(job)
+    assert item.draws is not None
+    recorder = Recorder(item.out)
+    recorder.begin("train")
+    configure("jax_default_matmul_precision", "highest")
+    draws = Draws(read(item.draws).get("train").arrays)
+    losses: list[float] = []
+    done = [0]
+    _replay(draws)
+    _note_losses(losses, done)
+    if item.mode == "precise":
+        _correct_bias()
+    try:
+        how = _train(item, job.parent, options.steps, done)
+    except BaseException as error:
+        recorder.failed("train", explain(error, item.file.parent))
+    else:
+        versions = {"jax": jax.__version__, "flax": flax.__version__, "optax": optax.__version__}
+        facts: dict[str, Any] = {"how": how, "steps": done[0], "losses": losses}
+        facts |= {"missing": draws.missing, "taken": draws.taken}
+        recorder.done("train", versions=versions, device=jax.devices()[0].platform, **facts)
+    recorder.end()
 
 
-def replay(draws: Draws, traced: list[str]) -> None:
-    """Make the ways to draw give what the original drew."""
+def _train(item: ScriptItem, scratch: Path, steps: int, done: list[int]) -> str:
+    """How the script ended: "stopped" at the first line of it that runs after enough steps, or "finished"."""
+
+    def watch(frame: FrameType, event: str, _: Any) -> Any:
+        if frame.f_code.co_filename != str(item.file):
+            return None
+        if event == "line" and done[0] >= steps:
+            raise Stop
+        return watch
+
+    sys.settrace(watch)
+    try:
+        with jax.disable_jit() if item.mode != "jit" else contextlib.nullcontext():
+            start(item, scratch, np.random.seed)
+            _wait()
+    except Stop:
+        _wait()
+        return "stopped"
+    except SystemExit as error:
+        if error.code:
+            raise
+    finally:
+        sys.settrace(None)
+    return "finished"
+
+
+def _replay(draws: Draws) -> None:
+    """Make the ways to draw give what the original drew, in a compiled step by a call back at each of its runs."""
+
+    def given_later(kind: str, shape: tuple[int, ...]) -> Any:
+        """Whether there is a draw, and the draw: known when the compiled step runs."""
+        as_numbers = np.float32 if kind in ("uniform", "normal") else np.int32
+
+        def take() -> Any:
+            found = draws.take(kind, shape)
+            return np.bool_(found is not None), np.asarray(np.zeros(shape) if found is None else found, as_numbers)
+
+        return io_callback(take, (np.zeros((), bool), np.zeros(shape, as_numbers)), ordered=True)
 
     def instead(owner: Any, name: str, kind: str, shape_of: Any, value_of: Any) -> None:
         original = getattr(owner, name)
 
         @functools.wraps(original)
         def draw(key: Any, *args: Any, **options: Any) -> Any:
+            shape = tuple(shape_of(*args, **options))
             if isinstance(key, jax.core.Tracer):
-                traced.append(name)
-                return original(key, *args, **options)
-            found = draws.take(kind, shape_of(*args, **options))
+                value = original(key, *args, **options)
+                given, found = given_later(kind, shape)
+                return jnp.where(given, value_of(found, *args, **options).astype(value.dtype), value)
+            found = draws.take(kind, shape)
             return original(key, *args, **options) if found is None else value_of(found, *args, **options)
 
         setattr(owner, name, draw)
@@ -75,7 +143,7 @@ def replay(draws: Draws, traced: list[str]) -> None:
     make = np.random.default_rng
 
     class Generator:
-        """A NumPy generator whose permutations, and single numbers of random transforms, are those of the original."""
+        """The layer file's NumPy generator: its permutations and single numbers are those of the original."""
 
         def __init__(self, *args: Any) -> None:
             self.generator = make(*args)
@@ -95,13 +163,19 @@ def replay(draws: Draws, traced: list[str]) -> None:
             found = None if options or len(args) != 1 else draws.take("randint", (1,))
             return self.generator.integers(*args, **options) if found is None else int(found[0])
 
-    np.random.default_rng = Generator  # type: ignore[assignment, misc]
+    def default_rng(*args: Any) -> Any:
+        """The script's own generators draw the same in both programs; those of the loader stand for torch's."""
+        ours = sys._getframe(1).f_globals.get("__name__", "").endswith("nnx_layers")
+        return Generator(*args) if ours else make(*args)
+
+    np.random.default_rng = default_rng  # type: ignore[assignment]
 
 
-def note_losses(losses: list[float], done: list[int]) -> None:
+def _note_losses(losses: list[float], done: list[int]) -> None:
     """Note each value that is differentiated, and each update of parameters, also inside compiled functions."""
     inside = [False]
-    for owner in (jax, nnx):
+    owners: tuple[Any, ...] = (jax, nnx)
+    for owner in owners:
         original = owner.value_and_grad
 
         def value_and_grad(*args: Any, original: Any = original, **options: Any) -> Any:
@@ -132,7 +206,7 @@ def note_losses(losses: list[float], done: list[int]) -> None:
     optax.apply_updates = counted
 
 
-def correct_bias() -> None:
+def _correct_bias() -> None:
     """Let optax compute `1 - decay**count` as torch does: to full precision, where float32 loses 5e-5 of 1 - 0.999."""
 
     def bias_correction(moment: Any, decay: float, count: Any) -> Any:
@@ -143,45 +217,3 @@ def correct_bias() -> None:
         for name in ("tree_bias_correction", "bias_correction"):
             if hasattr(module, name):
                 setattr(module, name, bias_correction)
-
-
-def main(script: str, steps: int, folder: Path, mode: str, arguments: list[str]) -> None:
-    draws, losses, done, traced = read(folder / "draws.pickle"), [], [0], []  # type: ignore[var-annotated]
-    np.random.seed(0)
-    random.seed(0)
-    replay(draws, traced)
-    note_losses(losses, done)
-    if mode == "precise":
-        correct_bias()
-    sys.argv = [script, *arguments]
-    sys.path.insert(0, str(Path(script).parent))
-
-    def watch(frame: Any, event: str, _: Any) -> Any:
-        if frame.f_code.co_filename != script:
-            return None
-        if event == "line" and done[0] >= steps:
-            raise Stop
-        return watch
-
-    how = "finished"
-    sys.settrace(watch)
-    try:
-        with jax.disable_jit() if mode != "jit" else contextlib.nullcontext():
-            runpy.run_path(script, run_name="__main__")
-            jax.effects_barrier()
-    except Stop:
-        how = "stopped"
-    finally:
-        sys.settrace(None)
-    result = {
-        "how": how,
-        "steps": done[0],
-        "losses": losses,
-        "missing": [str(m) for m in draws.missing],
-        "traced": traced,
-    }
-    (folder / f"{mode}.json").write_text(json.dumps(result))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]), sys.argv[4], sys.argv[5:])
