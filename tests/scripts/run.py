@@ -154,7 +154,7 @@ def verdict(name: str, case: CaseReport, left: str) -> Row:
     if "" in stages:
         return replace(row, verdict="no original", note=stages[""].detail)
     ways = [stages["eager"], stages["jit"]]
-    notes = [ways[0].compared, *(f"{s.how}: {s.verdict}: {s.detail}" for s in ways if s.verdict != "equal")]
+    notes = [ways[0].compared, *(f"{s.how}: {s.detail or s.verdict}" for s in ways if s.verdict != "equal")]
     notes += [s.detail for s in ways if s.verdict == "equal" and s.detail][:1]
     row = replace(row, error=max(s.max_rel or 0.0 for s in ways))
     if case.ok and all(s.verdict == "equal" for s in ways):
