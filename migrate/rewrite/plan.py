@@ -56,6 +56,7 @@ class Plan:
     parameters: keyword parameters added to functions.
     splits, spread, rooted: where keys are split, which comprehensions draw from many, who makes a key of its own.
     nodes: the findings with the nodes they are about.
+    threaded: calls of functions that get modules as arguments, with the spelling of each module in a loss function.
     settled: constructs whose control flow has been rewritten: nothing of it is left to report.
     reexports: names that the file hands on, with those of the layer library that they are.
     removed: names whose assignment goes, with how to bring it back when the written text still reads the name.
@@ -85,6 +86,7 @@ class Plan:
     nodes: list[tuple[ast.AST, Finding]] = field(default_factory=list)
     reexports: dict[str, str] = field(default_factory=dict)
     removed: dict[str, list[Callable[[], None]]] = field(default_factory=dict)
+    threaded: dict[ast.Call, dict[str, str]] = field(default_factory=dict)
     settled: set[ast.AST] = field(default_factory=set)
     settings: Settings = field(default_factory=Settings)
 

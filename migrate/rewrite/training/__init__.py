@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 
 from ..plan import Plan, Whole
 from ..writer import Writer
+from .behind import find_threads, plan_threads
 from .closures import LBFGS, find_closures, plan_closure
 from .derivatives import plan_grad_calls
 from .gradients import plan_gradient
@@ -36,6 +37,7 @@ def plan_training(plan: Plan) -> None:
     """Training code, its optimizers and schedules, `no_grad`, and methods of modules."""
     plan_grad_calls(plan)
     optimizers = find_optimizers(plan)
+    threads = find_threads(plan, optimizers)
     closures, unread = find_closures(plan, optimizers)
     routines, failed = _routines(plan, optimizers, {c.backward.value for c in closures} | set(unread))
     failed |= unread
@@ -65,6 +67,7 @@ def plan_training(plan: Plan) -> None:
     plan_scheduler_methods(plan, schedules)
     plan_hand_rates(plan, rates, explicit, bool(failed))
     plan_states(plan, optimizers, explicit, bool(failed))
+    plan_threads(plan, threads)
     _leave(plan, failed)
     _other_uses(plan, updates, failed)
 

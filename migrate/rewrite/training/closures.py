@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ..plan import Plan, Whole
 from .flow import block_of
-from .loops import update_lines
+from .loops import thread, update_lines
 from .optimizers import OptimizerCall, Optimizers
 from .roles import NotPlain, is_optimizer
 from .slices import Place, depends, find_region
@@ -140,6 +140,7 @@ def plan_closure(plan: Plan, closure: Closure, explicit: Mapping[ast.stmt, tuple
         for node in [n for s in function.body for n in Source((model,)).places(s)]:
             plan.whole[node] = Whole(lambda _: short, 15)
             plan.taken |= set(ast.walk(node))
+    thread(plan, function.body, {model: short})
     opened = tree.text.index("(", tree.text.index(function.name, tree.start(function))) + 1
     plan.point(function, opened, opened, short)
     plan.taken |= {closure.call, closure.call.func}

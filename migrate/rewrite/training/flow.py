@@ -11,6 +11,16 @@ _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 GROWING = frozenset(("append", "extend", "insert", "update"))
 
 
+def mark_behind(call: ast.Call, modules: Sequence[str]) -> None:
+    """Note that the function which a call runs reads modules by itself, as they are spelled where the call stands."""
+    call._behind = tuple(modules)  # type: ignore[attr-defined]
+
+
+def behind(node: ast.AST) -> tuple[str, ...]:
+    """The modules that a call reads by the function that it runs."""
+    return node.__dict__.get("_behind", ())
+
+
 @dataclass
 class Uses:
     """Names that a piece of code reads and writes, and names of objects that it changes in place."""
@@ -45,6 +55,8 @@ def _collect(node: ast.AST, found: Uses) -> None:
         name = node.func.attr
         if name in GROWING or (name.endswith("_") and not name.endswith("__")):
             found.changes |= {root} if (root := root_name(node.func)) else set()
+    if isinstance(node, ast.Call):
+        found.reads |= {text.partition(".")[0] for text in behind(node)}
     if isinstance(node, (ast.Import, ast.ImportFrom)):
         found.writes |= {(a.asname or a.name).partition(".")[0] for a in node.names}
     if isinstance(node, ast.ExceptHandler) and node.name:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from ..plan import Plan, Whole
 from ..writer import Writer
 from .clips import Clip
-from .flow import uses
+from .flow import behind, uses
 from .roles import function_of
 from .slices import Region, Split
 from .sources import Source
@@ -125,6 +125,7 @@ def write_pass(plan: Plan, one: Pass, names: Names) -> None:
             plan.hoisted[statement] = _first(one)
     _write(plan, one, names)
     _module_names(plan, one, names)
+    thread(plan, [*one.region.stmts, *one.losses], names.modules)
 
 
 def _take(plan: Plan, stmt: ast.Expr) -> None:
@@ -392,6 +393,13 @@ def _module_names(plan: Plan, one: Pass, names: Names) -> None:
             for node in list(Source((text,)).places(part)):
                 plan.whole[node] = Whole(lambda _, name=name: name, 15)  # type: ignore[misc]
                 plan.taken |= set(ast.walk(node))
+
+
+def thread(plan: Plan, code: Sequence[ast.AST], modules: Mapping[str, str]) -> None:
+    """Functions that get a module as an argument get the one of the loss function that `code` goes into."""
+    for call in (n for part in code for n in ast.walk(part) if behind(n)):
+        assert isinstance(call, ast.Call)
+        plan.threaded[call] = {text: modules.get(text, text) for text in behind(call)}
 
 
 def plan_clip(plan: Plan, clip: Clip, grads: Mapping[str, str]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ...read.facts import FunctionFacts
 from ..plan import Plan
-from .flow import GROWING, root_name, uses
+from .flow import GROWING, behind, root_name, uses
 from .roles import NotPlain, has_parameters, is_model
 from .sources import Source
 
@@ -47,6 +47,7 @@ def check_movable(
             if _takes_part(plan, node, source, local):
                 others[ast.unparse(node)] = None
         if isinstance(node, ast.Call):
+            others |= dict.fromkeys(m for m in behind(node) if m not in source.models)
             _call(plan, node, source, tainted | local)
     return tuple(m for m in others if not any(m.startswith(f"{other}.") for other in others))
 
@@ -98,13 +99,16 @@ def _call(plan: Plan, node: ast.Call, source: Source, carrying: set[str]) -> Non
         raise NotPlain(f"`{ast.unparse(node)[:60]}` leaves the differentiated part")
     target = unit.kind(func).facts or unit.local(func)
     for model in source.models:
+        if model in behind(node):
+            continue
         if isinstance(target, FunctionFacts) and _reads_behind(target, model.partition(".")[0]):
             raise NotPlain(f"`{ast.unparse(func)}` reads {model} by itself: pass it as an argument")
         if model.startswith("self.") and isinstance(func, ast.Attribute) and root_name(func) == "self":
             if ast.unparse(func) != model and not ast.unparse(func).startswith(f"{model}."):
                 cls = unit.tree.class_of(node)
                 facts = unit.classes.get(cls) if cls is not None else None
-                if facts is None or facts.method(func.attr) is not None:
+                method = facts.method(func.attr) if facts is not None else None
+                if facts is None or (method is not None and _may_read(method, model, set())):
                     raise NotPlain(f"`{ast.unparse(func)}` may read {model} by itself")
 
 
@@ -119,6 +123,23 @@ def _reads_behind(facts: FunctionFacts, root: str, depth: int = 0) -> bool:
         return False
     called = [unit.kind(n.func).facts or unit.local(n.func) for n in ast.walk(node) if isinstance(n, ast.Call)]
     return any(isinstance(c, FunctionFacts) and c is not facts and _reads_behind(c, root, depth + 1) for c in called)
+
+
+def _may_read(facts: FunctionFacts, model: str, seen: set[FunctionFacts]) -> bool:
+    """Whether a method, or one of its object's that it calls, reads `self.model`, or hands the object on."""
+    seen.add(facts)
+    parents = facts.unit.tree.parents
+    for node in ast.walk(facts.node):
+        if isinstance(node, ast.Attribute) and ast.unparse(node) == model:
+            return True
+        if isinstance(node, ast.Name) and node.id == "self" and not isinstance(parents[node], ast.Attribute):
+            return True
+        called = node.func if isinstance(node, ast.Call) else None
+        if isinstance(called, ast.Attribute) and ast.unparse(called.value) == "self" and facts.owner is not None:
+            method = facts.owner.method(called.attr)
+            if method is not None and method not in seen and _may_read(method, model, seen):
+                return True
+    return False
 
 
 def _concrete(node: ast.Call) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from ...read.facts import ClassFacts
 from ...read.unit import Unit
 from ..plan import Plan
-from .flow import uses
+from .flow import behind, uses
 
 MODULE = "torch.nn.Module."
 SWITCHES = ("train", "eval")
@@ -95,6 +95,7 @@ def modules_called(plan: Plan, function: ast.AST, losses: Iterable[ast.expr]) ->
 
 
 def _models_of_call(unit: Unit, node: ast.Call) -> Iterable[str]:
+    yield from behind(node)
     owner = node.func.value if isinstance(node.func, ast.Attribute) else None
     called = next((n for n in (node.func, owner) if n is not None and is_model(unit, n)), None)
     given = [a for a in [*node.args, *(k.value for k in node.keywords)] if is_model(unit, a)]

@@ -139,6 +139,8 @@ def depends(plan: Plan, function: ast.AST, loss: ast.expr, source: Source) -> bo
         passing = joined(part)
         if any(source.read_by(n) for n in passing if isinstance(n, (ast.Name, ast.Attribute))):
             return True
+        if any(source.read_behind(n) for n in passing):
+            return True
         names |= {n.id for n in passing if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
         for stmt in simple:
             found = uses(stmt.target) if isinstance(stmt, ast.For) else uses(stmt)

@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from .flow import behind
+
 
 @dataclass(frozen=True)
 class Source:
@@ -25,7 +27,12 @@ class Source:
         return (*self.models, *((",".join(self.arrays),) if self.arrays else ()))
 
     def read_by(self, node: ast.AST) -> bool:
-        return any(True for _ in self.places(node))
+        """Whether code reads one of them, itself or by a function that gets it."""
+        return any(True for _ in self.places(node)) or any(self.read_behind(n) for n in ast.walk(node))
+
+    def read_behind(self, node: ast.AST) -> bool:
+        """Whether a call runs a function that gets one of the modules."""
+        return any(text in self.models for text in behind(node))
 
     def places(self, node: ast.AST) -> Iterator[ast.AST]:
         """The expressions in `node` that are one of the modules or tensors."""

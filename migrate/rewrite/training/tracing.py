@@ -11,6 +11,7 @@ from ...read.unit import STANDARD_LIBRARY, Unit
 from ..control.truth import asks_itself, is_mask, tested
 from ..indexing import index_parts
 from ..plan import Plan
+from .flow import behind
 from .roles import is_model
 
 _VALUES = frozenset(("item", "tolist", "numpy", "nonzero", "unique", "masked_select", "unique_consecutive", "cpu"))
@@ -92,6 +93,8 @@ class Tracer:
 
     def _called(self, unit: Unit, node: ast.Call) -> str:
         """Look into the project's own function or module that a call runs."""
+        if given := behind(node):
+            return f"`{ast.unparse(node.func)[:40]}` is handed {', '.join(given)}"
         if unit.resolve(node.func) is not None and not isinstance(
             unit.kind(node.func).facts, (FunctionFacts, ClassFacts)
         ):
