@@ -18,7 +18,8 @@ def mark_behind(call: ast.Call, modules: Sequence[str]) -> None:
 
 def behind(node: ast.AST) -> tuple[str, ...]:
     """The modules that a call reads by the function that it runs."""
-    return node.__dict__.get("_behind", ())
+    found: tuple[str, ...] = node.__dict__.get("_behind", ())
+    return found
 
 
 @dataclass
