@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from .check import check_output
 from .config import Settings
@@ -15,6 +16,7 @@ from .report.findings import Finding, Outcome, fate
 from .rewrite import passes
 from .rewrite.imports import Written, fix_imports
 from .rewrite.kept import Stays, keep_statements
+from .rewrite.narrow import narrow_imports
 from .rewrite.plan import Plan
 from .rewrite.rest import report_rest
 from .rewrite.todo import mark_left
@@ -35,6 +37,8 @@ def convert_unit(unit: Unit, project: Project, needs: Needs, settings: Settings,
         if stays is not None:
             keep_statements(plan, stays)
         written = _write(plan, settings, layer_module)
+        if stays is None:
+            written = replace(written, text=narrow_imports(plan, written))
     except RecursionError:
         return _failed(source, "JM903", "the file is nested too deeply for this tool")
     except SyntaxError as error:

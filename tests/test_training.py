@@ -471,6 +471,28 @@ class Net(nn.Module):
     close(grads["f"]["bias"][...], model.f.bias.grad.numpy())
 
 
+SEVERAL_MODES = """
+import contextlib
+import torch
+
+def f(x):
+    with torch.inference_mode(False), torch.autocast(device_type=x.device.type, enabled=False):
+        y = torch.sin(x)
+    with contextlib.suppress(ValueError), torch.enable_grad(), torch.autocast("cpu", enabled=False):
+        y = torch.sin(y)
+    with torch.enable_grad(), contextlib.suppress(ValueError), torch.autocast("cpu", enabled=False):
+        y = torch.sin(y)
+    return y
+"""
+
+
+def test_several_modes_of_one_with_go_together(tmp_path: Path) -> None:
+    converted, torch_module, module = load(SEVERAL_MODES, tmp_path)
+    assert converted.text.count("with contextlib.suppress(ValueError):") == converted.text.count("with ") == 2
+    xs, _ = data(1)
+    close(module.f(jnp.asarray(xs[0])), torch_module.f(torch.tensor(xs[0])).numpy())
+
+
 METHODS = (
     HEAD
     + """

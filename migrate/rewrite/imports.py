@@ -89,7 +89,7 @@ def fix_imports(
                 kept.add((binds(stmt, alias), alias.name))
         if not gone:
             continue
-        edits.append(_shrink(tree, stmt, keep))
+        edits.append(shrink(tree, stmt, keep))
         if not keep:
             removed[stmt] = len(edits) - 1
         if anchor is None and isinstance(tree.parents[stmt], ast.Module):
@@ -102,13 +102,18 @@ def fix_imports(
         edits = _place(tree, edits, anchor, block)
     written = Unit(replace(unit.source, text=text), tree, scopes, unit.book, unit.module)
     unbound = {} if scopes.module.stars else {n: line for n, line in free.items() if n not in brought}
-    return Written(_apply(text, edits), written, tuple(left), frozenset(kept), unbound)
+    return Written(apply_edits(text, edits), written, tuple(left), frozenset(kept), unbound)
 
 
 def _used_names(tree: Tree, scopes: Scopes) -> set[str]:
     """Names whose reading leads to an import, also those in string annotations and in `__all__`."""
     reads = ((n.id, home) for n, home in scopes.homes.items() if not isinstance(n.ctx, ast.Store))
-    names = {name for name, home in reads if _imported(home.lookup(name), name)}
+    return {name for name, home in reads if _imported(home.lookup(name), name)} | read_in_strings(tree)
+
+
+def read_in_strings(tree: Tree) -> set[str]:
+    """The names in string annotations and in `__all__`."""
+    names: set[str] = set()
     for node in tree.all(ast.Constant):
         if (
             isinstance(node.value, str)
@@ -230,7 +235,7 @@ def _split(stmt: ast.Import | ast.ImportFrom, used: set[str]) -> tuple[list[ast.
     return keep, gone
 
 
-def _shrink(tree: Tree, stmt: ast.Import | ast.ImportFrom, keep: Sequence[ast.alias]) -> tuple[int, int, str]:
+def shrink(tree: Tree, stmt: ast.Import | ast.ImportFrom, keep: Sequence[ast.alias]) -> tuple[int, int, str]:
     start, end = tree.start(stmt), tree.end(stmt)
     if keep:
         names = ", ".join(a.name + (f" as {a.asname}" if a.asname else "") for a in keep)
@@ -279,7 +284,7 @@ def _stays_first(stmt: ast.stmt) -> bool:
     return isinstance(stmt, ast.ImportFrom) and stmt.module == "__future__"
 
 
-def _apply(text: str, edits: list[tuple[int, int, str]]) -> str:
+def apply_edits(text: str, edits: list[tuple[int, int, str]]) -> str:
     for start, end, new in sorted(edits, reverse=True):
         if not new:
             start, end, new = _whole_line(text, start, end)

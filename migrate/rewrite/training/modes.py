@@ -86,7 +86,7 @@ def _block(plan: Plan, node: ast.AST, dotted: str, steps: Sequence[Routine]) -> 
     changed = needs_stop and _stop(plan, stmt, steps)
     if len(stmt.items) > 1:
         _remove_item(plan, stmt, item)
-    else:
+    if all(_is_gone(plan, stmt, i) for i in stmt.items if i is not item):
         plan.lines[stmt] = lambda writer: [_dedented(plan, stmt, writer)]
     if dotted in AUTOCAST:
         _autocast(plan, node, dotted)
@@ -140,15 +140,21 @@ def _colon(plan: Plan, stmt: ast.With) -> int:
 
 
 def _remove_item(plan: Plan, stmt: ast.With, item: ast.withitem) -> None:
+    """Take one of several items out, with the comma after it, or the one before where it is the last that there is."""
     tree = plan.unit.tree
     index = stmt.items.index(item)
     start, end = tree.start(item.context_expr), tree.end(item.context_expr)
-    if index + 1 < len(stmt.items):
+    before = [i for i in stmt.items[:index] if not _is_gone(plan, stmt, i)]
+    if any(not _is_gone(plan, stmt, i) for i in stmt.items[index + 1 :]):
         end = tree.start(stmt.items[index + 1].context_expr)
-    else:
-        previous = stmt.items[index - 1]
-        start = tree.end(previous.optional_vars or previous.context_expr)
+    elif before:
+        start = tree.end(before[-1].optional_vars or before[-1].context_expr)
     plan.point(stmt, start, end, "")
+
+
+def _is_gone(plan: Plan, stmt: ast.With, item: ast.withitem) -> bool:
+    start, end = plan.unit.tree.start(item.context_expr), plan.unit.tree.end(item.context_expr)
+    return any(p.start <= start and end <= p.end and not p.text for p in plan.points.get(stmt, ()))
 
 
 def _decorator(

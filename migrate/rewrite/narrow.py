@@ -1,0 +1,121 @@
+"""Imports of torch that only functions still need move into them: the rest of the file then runs without torch."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ..read.scopes import Scopes
+from ..read.source import Tree
+from .imports import Written, apply_edits, binds, leads_to_torch, read_in_strings, shrink
+from .plan import Plan
+
+
+@dataclass(frozen=True)
+class _Import:
+    """One name that a statement of the module brings from torch."""
+
+    stmt: ast.Import | ast.ImportFrom
+    alias: ast.alias
+
+    @property
+    def name(self) -> str:
+        return binds(self.stmt, self.alias)
+
+    @property
+    def line(self) -> str:
+        renamed = f" as {self.alias.asname}" if self.alias.asname else ""
+        if isinstance(self.stmt, ast.Import):
+            return f"import {self.alias.name}{renamed}"
+        return f"from {self.stmt.module} import {self.alias.name}{renamed}"
+
+
+def narrow_imports(plan: Plan, written: Written) -> str:
+    """The text with its imports of torch in the functions that use them, each before the first statement that does.
+
+    Nothing moves unless everything can: one import of torch that stays is as bad as several. A name that is read while
+    the module is loaded (by a decorator, a base class, a default, an annotation) or that others may take from the
+    module holds it there.
+    """
+    unit = plan.unit
+    if not written.left or written.text == unit.source.text or _handed_on_by_star(plan):
+        return written.text
+    tree = Tree(written.text, placed=False)
+    scopes = Scopes(tree.root, unit.scopes.package)
+    imports = [
+        _Import(stmt, alias)
+        for stmt in tree.root.body
+        if isinstance(stmt, (ast.Import, ast.ImportFrom))
+        for alias in stmt.names
+        if leads_to_torch(stmt, alias)
+    ]
+    names = {i.name for i in imports}
+    if not names or names & read_in_strings(tree) or not all(_only_imported(scopes, n) for n in names):
+        return written.text
+    places = _places(tree, scopes, names)
+    if places is None or set().union(*places.values()) != names:
+        return written.text
+    stmts = dict.fromkeys(i.stmt for i in imports)
+    if any(tree.comments_in(tree.start(s), tree.end(s)) for s in stmts):
+        return written.text
+    moved = {i.alias for i in imports}
+    edits = [shrink(tree, s, [a for a in s.names if a not in moved]) for s in stmts]
+    edits += [_insertion(tree, place, [i.line for i in imports if i.name in used]) for place, used in places.items()]
+    return apply_edits(written.text, edits)
+
+
+def _handed_on_by_star(plan: Plan) -> bool:
+    return any(plan.unit.module in s.stars for u in plan.project.units for s in u.scopes.of.values())
+
+
+def _only_imported(scopes: Scopes, name: str) -> bool:
+    """Whether the imports of the module are all that ever binds its global of this name."""
+    return name != "*" and all(b.kind in ("import", "from") for b in scopes.module.bindings.get(name, ()))
+
+
+def _places(tree: Tree, scopes: Scopes, names: set[str]) -> dict[ast.stmt, set[str]] | None:
+    """Where the names must be imported, None when the module itself needs one or a place has no line of its own."""
+    first: dict[tuple[ast.AST, str], ast.stmt] = {}
+    for node in tree.all(ast.Name):
+        if node.id not in names or scopes.homes[node].lookup(node.id) is not scopes.module:
+            continue
+        found = next(_function_around(tree, node), None)
+        if found is None or not _starts_line(tree, found[1]):
+            return None
+        first.setdefault((found[0], node.id), found[1])
+    places: dict[ast.stmt, set[str]] = {}
+    for (_, name), stmt in first.items():
+        places.setdefault(stmt, set()).add(name)
+    return places
+
+
+def _function_around(tree: Tree, node: ast.AST) -> Iterator[tuple[ast.AST, ast.stmt]]:
+    """The functions whose bodies hold `node`, innermost first, each with the statement of its body that does."""
+    child = node
+    for up in tree.ancestors(node):
+        if isinstance(up, (ast.FunctionDef, ast.AsyncFunctionDef)) and child in up.body:
+            yield up, child  # type: ignore[misc]
+        child = up
+
+
+def _starts_line(tree: Tree, stmt: ast.stmt) -> bool:
+    start = _start(tree, stmt)
+    line = tree.line_starts[tree.position(start)[0] - 1]
+    return not tree.text[line:start].strip()
+
+
+def _start(tree: Tree, stmt: ast.stmt) -> int:
+    decorators = getattr(stmt, "decorator_list", [])
+    return tree.text.rindex("@", 0, tree.start(decorators[0])) if decorators else tree.start(stmt)
+
+
+def _insertion(tree: Tree, stmt: ast.stmt, lines: list[str]) -> tuple[int, int, str]:
+    """The import lines before a statement and the comments that belong to it."""
+    start = _start(tree, stmt)
+    at = tree.position(start)[0] - 1
+    indent = tree.text[tree.line_starts[at] : start]
+    while at and tree.text[tree.line_starts[at - 1] : tree.line_starts[at]].startswith(f"{indent}#"):
+        at -= 1
+    text = "".join(f"{indent}{line}{tree.newline}" for line in lines)
+    return tree.line_starts[at], tree.line_starts[at], text
