@@ -15,7 +15,7 @@ from jaxmigrate.verify.record import Recording
 from jaxmigrate.verify.run import compare_case, run_converted, run_original
 
 OPTIONS = VerifyOptions(steps=0, precisions=())
-TOGETHER = VerifyOptions(steps=0, precisions=(), divergence=False, timeout=120)
+TOGETHER = VerifyOptions(steps=0, precisions=(), divergence=False, timeout=300)
 
 
 @dataclass(frozen=True)

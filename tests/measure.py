@@ -79,15 +79,6 @@ def row(r: Measured) -> str:
     return f"{r.verdict:9}{r.name:42}{r.errors:34} {left} {detail}".rstrip()
 
 
-def markdown(results: Sequence[Measured]) -> list[str]:
-    """The rows of a table, one a program."""
-    lines = ["| program | verdict | largest errors | left or unmapped |", "|---|---|---|---|"]
-    for r in results:
-        names = ", ".join(dict.fromkeys(r.left))
-        lines.append(f"| {r.name} | {r.verdict} | {r.errors} | {names[:160] + ('…' if len(names) > 160 else '')} |")
-    return lines
-
-
 def public() -> dict[str, Any]:
     """corpus/public.toml."""
     return tomllib.loads(PUBLIC.read_text(encoding="utf-8"))

@@ -487,10 +487,11 @@ def f(x):
 
 
 def test_several_modes_of_one_with_go_together(tmp_path: Path) -> None:
-    converted, torch_module, module = load(SEVERAL_MODES, tmp_path)
+    converted = convert(SEVERAL_MODES)
     assert converted.text.count("with contextlib.suppress(ValueError):") == converted.text.count("with ") == 2
     xs, _ = data(1)
-    close(module.f(jnp.asarray(xs[0])), torch_module.f(torch.tensor(xs[0])).numpy())
+    theirs = under_torch(SEVERAL_MODES).f(torch.tensor(xs[0])).numpy()
+    close(under_jax(converted, tmp_path).f(jnp.asarray(xs[0])), theirs)
 
 
 METHODS = (

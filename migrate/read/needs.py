@@ -20,6 +20,7 @@ from .facts import ClassFacts, FunctionFacts
 from .kinds import Kind
 from .native import TORCH_LAYERS, Native
 from .project import Project
+from .registered import find_registered
 from .source import hidden
 from .unit import Unit
 
@@ -40,7 +41,8 @@ class Site:
 
 @dataclass(eq=False)
 class Needs:
-    """The answer. `initial` are the functions that run while a module is built."""
+    """The answer. `initial` are the functions that run while a module is built, `registered` those that only another
+    package calls."""
 
     rngs: set[FunctionFacts] = field(default_factory=set)
     keys: set[FunctionFacts] = field(default_factory=set)
@@ -52,6 +54,7 @@ class Needs:
     seeded: set[FunctionFacts | Unit] = field(default_factory=set)
     seeders: set[FunctionFacts] = field(default_factory=set)
     roots: set[FunctionFacts] = field(default_factory=set)
+    registered: set[FunctionFacts] = field(default_factory=set)
     sites: dict[ast.Call, Site] = field(default_factory=dict)
     copies: set[ast.Call] = field(default_factory=set)
     native: Native = TORCH_LAYERS
@@ -82,6 +85,7 @@ def find_needs(project: Project, book: RuleBook, native: Native = TORCH_LAYERS) 
     called_from: dict[FunctionFacts, set[FunctionFacts | None]] = {}
     for unit in project.units:
         _scan(unit, needs, book, catalogue, called_from)
+    needs.registered = find_registered(project, called_from)
     _seeders(needs)
     _initial(project, needs)
     _copies(needs)
@@ -409,6 +413,9 @@ def _charge(
             needs.streams.add(owner)
         return
     if home in needs.seeded:
+        return
+    if home in needs.registered:
+        needs.roots.add(home)
         return
     if what == "build" and returns_module(home):
         needs.rngs.add(home)

@@ -17,6 +17,7 @@ def passes() -> Sequence[Callable[[Plan], None]]:
     from .fstrings import plan_fstrings
     from .indexing import plan_indexing
     from .inplace import plan_inplace
+    from .marks import plan_marks
     from .modules import plan_modules
     from .randomness import plan_keys, plan_seeds
     from .reexports import plan_reexports
@@ -25,6 +26,7 @@ def passes() -> Sequence[Callable[[Plan], None]]:
 
     return (
         plan_x64,
+        plan_marks,
         plan_nan_checks,
         plan_modules,
         plan_seeds,

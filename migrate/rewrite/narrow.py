@@ -11,6 +11,8 @@ from ..read.source import Tree
 from .imports import Written, apply_edits, binds, leads_to_torch, read_in_strings, shrink
 from .plan import Plan
 
+_MAIN = ("__name__ == '__main__'", "'__main__' == __name__")
+
 
 @dataclass(frozen=True)
 class _Import:
@@ -91,11 +93,13 @@ def _places(tree: Tree, scopes: Scopes, names: set[str]) -> dict[ast.stmt, set[s
 
 
 def _function_around(tree: Tree, node: ast.AST) -> Iterator[tuple[ast.AST, ast.stmt]]:
-    """The functions whose bodies hold `node`, innermost first, each with the statement of its body that does."""
+    """The functions whose bodies hold `node`, innermost first, each with the statement of its body that does. What a
+    script does when it is run itself counts as a function."""
     child = node
     for up in tree.ancestors(node):
-        if isinstance(up, (ast.FunctionDef, ast.AsyncFunctionDef)) and child in up.body:
-            yield up, child  # type: ignore[misc]
+        if isinstance(up, (ast.FunctionDef, ast.AsyncFunctionDef, ast.If)) and child in up.body:
+            if not isinstance(up, ast.If) or ast.unparse(up.test) in _MAIN:
+                yield up, child  # type: ignore[misc]
         child = up
 
 

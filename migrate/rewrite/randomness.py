@@ -24,7 +24,9 @@ def plan_keys(plan: Plan) -> None:
             plan.found("JM002", first, facts.name, f"{facts.name} draws random numbers: it takes a key")
     _handed_on(plan)
     given = {node: rngs_expression(plan, node) for node in [*plan.rngs_calls, *plan.applied]}
-    given |= share_streams(plan, [node for node, text in given.items() if text == NEW])
+    rootless = [node for node, text in given.items() if text == NEW]
+    given |= share_streams(plan, rootless)
+    _registered(plan, rootless)
     for node, text in given.items():
         if node in plan.applied:
             plan.applied[node] = text
@@ -61,6 +63,16 @@ def _handed_on(plan: Plan) -> None:
         what = "rngs" if facts in plan.needs.rngs else "a key"
         plan.found("JM203", node, facts.name, f"{facts.name} takes {what} now, and is handed on as a value here",
                    advice="Bind it where it is handed on: partial(f, rngs=rngs).")  # fmt: skip
+
+
+def _registered(plan: Plan, calls: list[ast.Call]) -> None:
+    """Functions that another package calls, without `rngs`: they make their own, the same each time."""
+    homes = {node: _home(plan, node) for node in calls}
+    for facts in dict.fromkeys(h for h in homes.values() if h in plan.needs.registered):
+        assert facts is not None
+        first = next(node for node, home in homes.items() if home is facts)
+        message = f"{facts.name} is called by another package, which has no rngs for it: each call starts from seed 0"
+        plan.found("JM121", first, facts.name, message)
 
 
 def _is_apply(call: ast.Call) -> bool:
@@ -232,7 +244,10 @@ def _root(plan: Plan, node: ast.AST, holder: ast.AST, name: str) -> None:
         up = plan.unit.tree.parents[anchor]
         anchor = up if isinstance(up, ast.stmt) else plan.unit.tree.statement(up)
     plan.before.setdefault(anchor, [])[:0] = [f"{name} = jax.random.key(0)"]
-    plan.found("JM121", node, "torch.manual_seed", "nothing seeds torch here: the key starts from 0")
+    message = "nothing seeds torch here: the key starts from 0"
+    if home in plan.needs.registered:
+        message = f"another package calls {home.name} and has no key for it: each call draws the same numbers"
+    plan.found("JM121", node, "torch.manual_seed", message)
 
 
 def plan_seeds(plan: Plan) -> None:

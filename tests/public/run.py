@@ -3,8 +3,9 @@
 
 The programs are listed in corpus/public.toml and downloaded from PyPI into .cache/public. Each is converted by the
 command line together with what it imports from its own package, then both programs run with the same weights and
-inputs: train and eval mode, outputs, gradients and buffers. What the verdicts mean is in tests/measure.py. Exit status
-1 when any is WRONG.
+inputs: train and eval mode, outputs, gradients and buffers. What the verdicts mean is in tests/measure.py. Results are
+kept in .cache/wild.json with the commit of the converter; `--docs` writes the page from all of them, so that the run
+can be made in parts. Exit status 1 when any is WRONG.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import measure
 from closure import lay_out
 from judged import Program, verify_together
+from wild import commit, keep, kept, page
 
 # What takes the place of a package that no example needs: any name of it can be imported, called and subclassed.
 STAND_IN = """
@@ -126,45 +127,21 @@ def score(
         return [result for part in parts for result in verify_together(part)]
 
 
-def page(results: list[measure.Measured], packages: dict[str, str]) -> str:
-    """docs/wild.md."""
-    pins = ", ".join(f"{name} {version}" for name, version in sorted(packages.items()))
-    reasons = Counter(name for r in results if r.verdict != "equal" for name in dict.fromkeys(r.left))
-    head = [
-        "# Public models",
-        "",
-        "Written by `make wild` (`python tests/public/run.py --docs`). Models of public packages, converted unmodified",
-        "and run in both frameworks with the same weights: outputs, gradients and buffers, in train and in eval mode.",
-        "`equal`: each number agrees; `reported`: the report says what was left, and the program does not run to equal",
-        "numbers without it; `crash`: nothing was reported and it does not run; `WRONG`: nothing was reported and a",
-        "number differs. Errors are relative to the largest value compared, at least 1. A model is converted together",
-        "with the files of its package that it imports; `left` counts all of them.",
-        "",
-        f"Packages: {pins}.",
-        "",
-        f"{measure.totals(results)}.",
-        "",
-    ]
-    tail = ["", "What was left most often in the models that are not equal:", ""]
-    tail += [f"- {name}: {count}" for name, count in reasons.most_common(25)]
-    return "\n".join([*head, *measure.markdown(results), *(tail if reasons else []), ""])
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", help="substring of a program's name")
+    parser.add_argument("--only", action="append", default=[], help="substring of a program's name; may be repeated")
     parser.add_argument("--limit", type=int, default=0, help="the first so many")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--together", type=int, default=4, help="programs that one pair of processes runs")
     parser.add_argument("--keep", type=Path, help="leave sources, converted files and reports in this folder")
-    parser.add_argument("--docs", action="store_true", help="write docs/wild.md")
+    parser.add_argument("--docs", action="store_true", help="write docs/wild.md, from these results and those kept")
     args = parser.parse_args()
     listed = measure.public()
-    programs = sorted((p for p in listed["program"] if args.only in p["name"]), key=lambda p: p["package"])
-    programs = programs[: args.limit] if args.limit else programs
+    programs = [p for p in listed["program"] if not args.only or any(only in p["name"] for only in args.only)]
+    programs = sorted(programs, key=lambda p: p["package"])[: args.limit or None]
     if not programs:
         parser.error("no program matches")
-    start = time.monotonic()
+    start, converter = time.monotonic(), commit()
     jobs = [(package, list(mine)) for package, mine in itertools.groupby(programs, key=lambda p: p["package"])]
     results = []
     with concurrent.futures.ProcessPoolExecutor(args.jobs) as pool:
@@ -172,11 +149,11 @@ def main() -> int:
         for some in pool.map(score, *zip(*jobs, strict=True), *settings):
             for result in some:
                 print(measure.row(result), flush=True)
-                results.append(result)
+            results += some
+            keep(some, converter)
     print(f"{measure.totals(results)}; {time.monotonic() - start:.0f} s")
     if args.docs:
-        used = {p["package"]: listed["packages"][p["package"]] for p in programs}
-        (measure.ROOT / "docs" / "wild.md").write_text(page(results, used), encoding="utf-8")
+        (measure.ROOT / "docs" / "wild.md").write_text(page(listed, kept()), encoding="utf-8")
     return int(any(r.verdict == "WRONG" for r in results))
 
 

@@ -9,6 +9,7 @@ from ...read.facts import FunctionFacts
 from ...read.kinds import Kind
 from ...read.liveness import Liveness
 from ...read.unit import Unit
+from ..decorators import remove_decorator
 from ..plan import Plan
 from ..writer import Writer
 from .flow import uses
@@ -160,17 +161,11 @@ def _is_gone(plan: Plan, stmt: ast.With, item: ast.withitem) -> bool:
 def _decorator(
     plan: Plan, node: ast.AST, function: ast.FunctionDef | ast.AsyncFunctionDef, dotted: str, steps: Sequence[Routine]
 ) -> None:
-    tree = plan.unit.tree
-    index = function.decorator_list.index(node)  # type: ignore[arg-type]
-    start = tree.text.rindex("@", 0, tree.start(node))
-    following = function.decorator_list[index + 1 :]
-    end = tree.text.rindex("@", 0, tree.start(following[0])) if following else tree.start(function)
-    if tree.comments_in(start, end):
+    if not remove_decorator(plan, function, node):  # type: ignore[arg-type]
         plan.found("JM204", node, dotted, "removing the decorator would lose a comment")
         plan.taken |= set(ast.walk(node))
         return
     _take(plan, node)
-    plan.point(function, start, end, "")
     if dotted in AUTOCAST:
         plan.taken |= set(ast.walk(node))
         _autocast(plan, node, dotted)

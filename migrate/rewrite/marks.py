@@ -1,0 +1,53 @@
+"""Marks for TorchScript, torch.fx and torch.compile that change no numbers: they go."""
+
+from __future__ import annotations
+
+import ast
+
+from ..rulebook.precedence import level_of
+from .decorators import remove_decorator
+from .plan import Plan, Whole
+
+# As decorators. `script` compiles, as jax.jit around the whole step does; the others say what a compiler may do.
+_SCRIPT = "gone: the function runs as it is written, and jax.jit compiles what calls it"
+_TRACED = "gone: JAX traces plain Python"
+_GONE = {
+    "torch.jit.script": _SCRIPT,
+    "torch.jit.script_if_tracing": _SCRIPT,
+    "torch.jit._script_if_tracing": _SCRIPT,
+    "torch.jit.ignore": _TRACED,
+    "torch.jit.unused": _TRACED,
+    "torch.jit.export": _TRACED,
+    "torch.jit._overload_method": _TRACED,
+    "torch.fx.wrap": _TRACED,
+    "torch.compiler.disable": _TRACED,
+    "torch.compiler.allow_in_graph": _TRACED,
+    "torch._dynamo.disable": _TRACED,
+    "torch._dynamo.allow_in_graph": _TRACED,
+}
+
+
+def plan_marks(plan: Plan) -> None:
+    """Remove decorators that are marks, the statement `torch.fx.wrap("name")`, and `torch.jit.Final` of annotations."""
+    tree = plan.unit.tree
+    for owner in [n for n in tree.nodes if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))]:
+        for node in owner.decorator_list:
+            dotted = plan.unit.resolve(node.func if isinstance(node, ast.Call) else node) or ""
+            if dotted in _GONE and node not in plan.taken:
+                plan.taken |= set(tree.walk(node))
+                if remove_decorator(plan, owner, node):
+                    plan.found("JM002", node, dotted, _GONE[dotted])
+                else:
+                    plan.found("JM204", node, dotted, "removing the decorator would lose a comment")
+    for stmt in tree.all(ast.Expr):
+        call = stmt.value
+        if isinstance(call, ast.Call) and plan.unit.resolve(call.func) == "torch.fx.wrap" and call not in plan.taken:
+            plan.taken |= set(tree.walk(call))
+            plan.lines[stmt] = lambda _: []
+            plan.found("JM002", call, "torch.fx.wrap", _TRACED)
+    for node in tree.all(ast.Subscript):
+        if plan.unit.resolve(node.value) == "torch.jit.Final" and node not in plan.taken:
+            inner = node.slice
+            plan.taken |= {node, *tree.walk(node.value)}
+            plan.whole[node] = Whole(lambda writer, kept=inner: writer.text(kept), level_of(inner), (inner,))  # type: ignore[misc]
+            plan.found("JM002", node, "torch.jit.Final", "a mark for TorchScript: the type stays")
