@@ -23,6 +23,7 @@ _ORDER = (
     "tensor",
     "scatter",
     "windows",
+    "trees",
     "special",
     "linalg",
     "factors",

@@ -179,13 +179,15 @@ class Calls:
             return Kind("tuple", "", (TENSOR, Kind("list")))
         if dotted == "einops.unpack":
             return Kind("list", "", (TENSOR,))
+        if dotted.startswith("einx.") and any(a.is_tensor for a in args):
+            return TENSOR.because("einx result")
         if dotted == "copy.deepcopy" and args:
             return args[0]
         if dotted == "functools.partial" and args and args[0].tag in ("Class", "torch", "Function"):
             return replace(args[0], why="partial")
         if not dotted.startswith("torch."):
             return OTHER if dotted.partition(".")[0] in STANDARD_LIBRARY else UNKNOWN
-        row = self.unit.book.find(dotted)
+        row = self.unit.book.find_called(dotted)
         if dotted.startswith("torch.optim.lr_scheduler."):
             return Kind("Scheduler", dotted)
         if dotted.startswith("torch.optim."):

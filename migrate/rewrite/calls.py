@@ -61,7 +61,7 @@ def _call(plan: Plan, node: ast.Call) -> None:
 
 
 def _torch_call(plan: Plan, node: ast.Call, dotted: str) -> None:
-    row = plan.unit.book.find(dotted) or of_module(plan, dotted)
+    row = plan.unit.book.find_called(dotted) or of_module(plan, dotted)
     if row is None:
         known = torch_names().known(dotted)
         plan.found(

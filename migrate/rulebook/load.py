@@ -27,6 +27,12 @@ class RuleBook:
         """The row for a canonical torch name, or None."""
         return self.rows.get(name)
 
+    def find_called(self, name: str) -> Row | None:
+        """The row for a call of the name: of a type that may be called (`torch.Tensor`) another row speaks."""
+        row = self.rows.get(name)
+        called = row.get("called") if row is not None else None
+        return self.rows.get(str(called)) if called else row
+
     @cached_property
     def methods(self) -> frozenset[str]:
         """Bare names of the tensor, module and optimizer methods that some row knows."""

@@ -29,6 +29,7 @@ KEYS = frozenset(
         "effect_arg",
         "property",
         "const",
+        "called",
         "structural",
         "pass",
         "params",

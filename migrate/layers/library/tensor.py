@@ -412,3 +412,12 @@ def scalar_beside(scalar, x):
     """`scalar` in the type that torch gives it beside `x`: a 0-dim tensor does not widen floats with dimensions."""
     both_float = jnp.issubdtype(scalar.dtype, jnp.floating) and jnp.issubdtype(x.dtype, jnp.floating)
     return scalar.astype(x.dtype) if both_float and scalar.ndim == 0 and x.ndim else scalar
+
+
+def legacy_tensor(*data, dtype):
+    """torch.FloatTensor(…) of something that may be sizes (an array with any values) or values."""
+    if all(isinstance(size, int) for size in data):
+        return jnp.empty(data, dtype)
+    if isinstance(data[0], tuple):
+        raise TypeError("torch takes its own shapes for sizes and other tuples for values: say which this is")
+    return jnp.array(*data, dtype=dtype)
