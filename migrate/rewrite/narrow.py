@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..read.scopes import Scopes
@@ -77,30 +76,57 @@ def _only_imported(scopes: Scopes, name: str) -> bool:
 
 
 def _places(tree: Tree, scopes: Scopes, names: set[str]) -> dict[ast.stmt, set[str]] | None:
-    """Where the names must be imported, None when the module itself needs one or a place has no line of its own."""
-    first: dict[tuple[ast.AST, str], ast.stmt] = {}
+    """Where the names must be imported, None when the module itself needs one or a place has no line of its own.
+
+    A use is served by an import before it in its block or in a block around that: a branch that is not taken imports
+    nothing.
+    """
+    places: dict[ast.stmt, set[str]] = {}
     for node in tree.all(ast.Name):
         if node.id not in names or scopes.homes[node].lookup(node.id) is not scopes.module:
             continue
-        found = next(_function_around(tree, node), None)
-        if found is None or not _starts_line(tree, found[1]):
+        chain = _statements_around(tree, node)
+        if not chain:
             return None
-        first.setdefault((found[0], node.id), found[1])
-    places: dict[ast.stmt, set[str]] = {}
-    for (_, name), stmt in first.items():
-        places.setdefault(stmt, set()).add(name)
-    return places
+        if any(node.id in places.get(s, ()) for stmt in chain for s in _up_to(tree, stmt)):
+            continue
+        place = next((s for s in chain if _starts_line(tree, s) and not _is_elif(tree, s)), None)
+        if place is None:
+            return None
+        places.setdefault(place, set()).add(node.id)
+    for place, used in places.items():
+        chain = _statements_around(tree, place)
+        earlier = (s for stmt in (place, *chain) for s in _up_to(tree, stmt) if s is not place)
+        used -= set().union(*(places[s] for s in earlier if s in places))
+    return {place: used for place, used in places.items() if used}
 
 
-def _function_around(tree: Tree, node: ast.AST) -> Iterator[tuple[ast.AST, ast.stmt]]:
-    """The functions whose bodies hold `node`, innermost first, each with the statement of its body that does. What a
+def _statements_around(tree: Tree, node: ast.AST) -> list[ast.stmt]:
+    """The statements that hold `node`, innermost first, up to the innermost function; [] when there is none. What a
     script does when it is run itself counts as a function."""
+    found: list[ast.stmt] = []
     child = node
     for up in tree.ancestors(node):
-        if isinstance(up, (ast.FunctionDef, ast.AsyncFunctionDef, ast.If)) and child in up.body:
-            if not isinstance(up, ast.If) or ast.unparse(up.test) in _MAIN:
-                yield up, child  # type: ignore[misc]
+        if isinstance(up, ast.stmt) and isinstance(child, ast.stmt):
+            found.append(child)
+            function = isinstance(up, (ast.FunctionDef, ast.AsyncFunctionDef))
+            if function or (isinstance(up, ast.If) and child in up.body and ast.unparse(up.test) in _MAIN):
+                return found
+        elif isinstance(child, ast.stmt):  # in a handler or a case, or of the module
+            found.append(child)
         child = up
+    return []
+
+
+def _up_to(tree: Tree, stmt: ast.stmt) -> list[ast.stmt]:
+    """The statements of a block up to `stmt`, which is the last."""
+    owner = tree.parents[stmt]
+    block = next(b for _, b in ast.iter_fields(owner) if isinstance(b, list) and stmt in b)
+    return block[: block.index(stmt) + 1]
+
+
+def _is_elif(tree: Tree, stmt: ast.stmt) -> bool:
+    return isinstance(stmt, ast.If) and tree.text.startswith("elif", tree.start(stmt))
 
 
 def _starts_line(tree: Tree, stmt: ast.stmt) -> bool:

@@ -1,4 +1,4 @@
-"""Nested containers in torch's order (torch.utils._pytree): jax.tree sorts the keys of a dict, and takes None for empty."""
+"""Nested containers in torch's order (torch.utils._pytree): jax.tree sorts a dict's keys and takes None for empty."""
 
 from collections import OrderedDict, defaultdict, deque
 
@@ -10,9 +10,9 @@ def _children(tree):
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
         return list(tree), lambda values: type(tree)(*values)
     if type(tree) in (dict, OrderedDict):
-        return list(tree.values()), lambda values: type(tree)(zip(tree, values))
+        return list(tree.values()), lambda values: type(tree)(zip(tree, values, strict=True))
     if type(tree) is defaultdict:
-        return list(tree.values()), lambda values: defaultdict(tree.default_factory, zip(tree, values))
+        return list(tree.values()), lambda values: defaultdict(tree.default_factory, zip(tree, values, strict=True))
     return None
 
 
