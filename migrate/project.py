@@ -161,15 +161,17 @@ def _judged(outcome: Outcome, comments: Sequence[Suppression], found: Sequence[F
 
 
 def _concerned(unit: Unit) -> bool:
-    """Whether there is anything to convert in a file: torch's name, also by way of another file, or
-    tensors that a file with torch hands to it."""
+    """Whether there is anything to convert in a file: torch's name, also by way of another file, a module of another
+    file, or tensors that a file with torch hands to it."""
     if _is_jax(unit) or is_layer_file(unit.source):
         return False
     if unit.reexports and any(
         b.target.startswith("torch") for s in unit.scopes.of.values() for bs in s.bindings.values() for b in bs
     ):
         return True
-    return wants_conversion(unit.source) or any(
+    if wants_conversion(unit.source) or any(kind.tag == "Module" for kind in unit.kinds.values()):
+        return True
+    return any(
         kind.is_tensor
         for function in unit.functions.values()
         for where, seen in function.seen.items()

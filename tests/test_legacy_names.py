@@ -54,3 +54,65 @@ def test_casts(kind: str, tmp_path: Path) -> None:
     ours = np.asarray(under_jax(converted, tmp_path).f(jnp.asarray(x)))
     assert ours.dtype == (np.int32 if kind == "Long" else want.dtype)
     np.testing.assert_array_equal(ours, want)
+
+
+TENSOR_TYPES = """
+import numpy as np
+import torch
+from torch import Tensor as Plain
+from torch.autograd import Variable
+
+cuda = torch.cuda.is_available()
+Tensor = torch.cuda.FloatTensor if cuda else torch.FloatTensor
+if cuda:
+    Long = torch.cuda.LongTensor
+else:
+    Long = torch.LongTensor
+
+
+def main():
+    Default = torch.cuda.FloatTensor if cuda else torch.Tensor
+    tail = (1, 2)
+    ones = Variable(Tensor(2, *tail).fill_(1.0), requires_grad=False)
+    noise = Variable(Tensor(np.arange(6).reshape(2, 3)))
+    labels = Long(np.array([1.7, 2.2]))
+    cast = labels.type(Tensor) / 2
+    given = Default([[1, 2], [3, 4]]) + Plain(2, 2).fill_(3)
+    return ones, noise, labels, cast, given, torch.Tensor([1.5]).type(Long)
+
+
+images = Tensor(2, 3).fill_(0)
+for batch in [images]:
+    batch = batch.type(Tensor)
+"""
+
+
+def test_names_for_tensor_types(tmp_path: Path) -> None:
+    """They are read where they are called and cast to, and go when nothing else needs them."""
+    converted = convert(TENSOR_TYPES)
+    assert not converted.left, converted.left
+    assert "Tensor" not in converted.text
+    wants, ours = under_torch(TENSOR_TYPES).main(), under_jax(converted, tmp_path).main()
+    for want, our in zip(wants, ours, strict=True):
+        np.testing.assert_array_equal(np.asarray(our), want.numpy())
+        assert np.asarray(our).dtype.kind == want.numpy().dtype.kind
+
+
+@pytest.mark.parametrize("use", ["isinstance(x, Tensor)", "make(Tensor)", "Tensor.__name__", "{'type': Tensor}"])
+def test_a_tensor_type_with_another_use_is_left(use: str) -> None:
+    source = f"import torch\n\nTensor = torch.FloatTensor\n\n\ndef f(x: torch.Tensor, make):\n    return {use}\n"
+    assert convert(source).left
+
+
+@pytest.mark.parametrize("kind", ["Byte", "Char", "Short", "Int", "Half", "BFloat16", "Bool"])
+def test_tensors_of_a_type(kind: str, tmp_path: Path) -> None:
+    source = (
+        f"{HEAD}def f(x: torch.Tensor):\n    return torch.{kind}Tensor(2, *x.shape).shape, torch.{kind}Tensor([1, 0])\n"
+    )
+    converted = convert(source)
+    assert not converted.left
+    shape, want = under_torch(source).f(torch.zeros(3, 1))
+    our_shape, ours = under_jax(converted, tmp_path).f(jnp.zeros((3, 1)))
+    assert our_shape == tuple(shape)
+    assert str(ours.dtype) == str(want.dtype).removeprefix("torch.")
+    np.testing.assert_array_equal(np.asarray(ours, np.float32), want.float().numpy())

@@ -188,3 +188,21 @@ def test_a_terminal_sees_progress_and_a_pipe_does_not(project: Path) -> None:
     assert b"30/31" in shown or b"30/30" in shown
     piped = subprocess.run(command, cwd=project, capture_output=True, check=True)
     assert b"converting" not in piped.stderr
+
+
+SCRIPTS = {
+    "one/models.py": "from torch import nn\n\n\nclass Net(nn.Linear):\n    def size(self):\n        return 'one'\n",
+    "one/train.py": "from models import *\n\nnet = Net(3, 2)\nnet.cuda()\n",
+    "two/models.py": "class Net:\n    def cuda(self):\n        return 'two'\n",
+    "two/train.py": "import torch\nimport models\n\nnet = models.Net()\nprint(net.cuda(), torch.ones(2))\n",
+}
+
+
+def test_scripts_import_what_lies_beside_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Folders of scripts that each have a `models.py`, one by a star import: each means its own."""
+    lay_out(tmp_path / "in", SCRIPTS)
+    monkeypatch.chdir(tmp_path)
+    assert main(["convert", "in", "-o", "out"]) == 0
+    assert "net = Net(3, 2, rngs=nnx.Rngs(" in (tmp_path / "out/one/train.py").read_text()
+    assert ".cuda()" not in (tmp_path / "out/one/train.py").read_text()
+    assert "print(net.cuda(), jnp.ones((2,)))" in (tmp_path / "out/two/train.py").read_text()

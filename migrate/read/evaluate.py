@@ -95,10 +95,11 @@ class Evaluator(Calls):
         return STR
 
     def _Name(self, node: ast.Name, env: Env) -> Kind:
+        dotted = self.unit.resolve(node)
         if node.id in env:
             kind = env[node.id]
-            return kind if kind.known else self.flow.by_use(node.id, kind)
-        dotted = self.unit.resolve(node)
+            if kind.known or not (dotted or "").startswith("torch."):
+                return kind if kind.known else self.flow.by_use(node.id, kind)
         if dotted:
             return self._dotted(dotted)
         own = self.unit.local(node)

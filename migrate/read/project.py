@@ -10,7 +10,7 @@ from pathlib import PurePath
 
 from ..rulebook.load import RuleBook
 from .facts import ClassFacts, FunctionFacts
-from .reexports import find_reexports, follow
+from .reexports import find_reexports, find_starred, follow, follow_siblings
 from .shared_names import Surroundings, with_arrays, without_such_types
 from .source import Source
 from .unit import STANDARD_LIBRARY, Unit, open_unit
@@ -120,10 +120,13 @@ def open_project(sources: Sequence[Source], book: RuleBook) -> tuple[Project, di
             units.append(open_unit(source, book, module, is_package))
         except (SyntaxError, RecursionError, ValueError) as error:
             errors[source.path] = error if isinstance(error, SyntaxError) else SyntaxError(str(error))
+    follow_siblings(units)
     reexports = find_reexports(units)
     for unit in units if reexports else ():
         unit.reexports = reexports
         follow(unit.scopes, reexports)
+    for unit, names in find_starred(units).items():
+        unit.starred = names
     project = Project(tuple(units))
     _look_around(project)
     return project, errors
@@ -175,7 +178,7 @@ def module_names(paths: Sequence[str]) -> dict[str, str]:
         while root in packages:
             root = root.parent
         parts = list(p.relative_to(root).with_suffix("").parts)
-        if root == p.parent and packages:
+        if root == p.parent:
             shared = _shared_root(list(pure.values()))
             if shared in p.parents:
                 parts = list(p.relative_to(shared).with_suffix("").parts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,55 @@ def find_reexports(units: Iterable[Unit]) -> dict[str, str]:
             if target := _lead(module, name, by_module, 0):
                 found[f"{module}.{name}"] = target
     return found
+
+
+def follow_siblings(units: Iterable[Unit]) -> None:
+    """Let imports lead to the file beside a script: what Python finds when it runs the script from its own folder.
+
+    In a package, where that is not how files are run, only those do that lead nowhere else.
+    """
+    by_module = {u.module: u for u in units if u.module}
+    tops = {module.partition(".")[0] for module in by_module}
+    for module, unit in by_module.items():
+        folder = module.rpartition(".")[0]
+        if not folder:
+            continue
+        known = tops if folder in by_module else set()
+
+        def beside(target: str, folder: str = folder, known: Collection[str] = known) -> str:
+            top = target.partition(".")[0]
+            return f"{folder}.{target}" if top not in known and f"{folder}.{top}" in by_module else target
+
+        for scope in unit.scopes.of.values():
+            scope.stars = [beside(star) for star in scope.stars]
+            for name, bindings in scope.bindings.items():
+                if any(b.target != beside(b.target) for b in bindings):
+                    scope.bindings[name] = [replace(b, target=beside(b.target)) for b in bindings]
+
+
+def find_starred(units: Iterable[Unit]) -> dict[Unit, dict[str, str]]:
+    """For each file with `from module import *` of the project: the names that it gets so, with their dotted names."""
+    by_module = {u.module: u for u in units if u.module}
+    found = {}
+    for unit in by_module.values():
+        names: dict[str, str] = {}
+        for star in unit.scopes.module.stars:
+            names |= {name: f"{star}.{name}" for name in _public(star, by_module, 0)}
+        if names:
+            found[unit] = names
+    return found
+
+
+def _public(module: str, by_module: Mapping[str, Unit], depth: int) -> set[str]:
+    """The names that a star import of a module of the project brings."""
+    unit = by_module.get(module)
+    if unit is None or depth > DEEPEST:
+        return set()
+    public = exported(unit.tree.root)
+    if public is not None:
+        return public
+    found = {name for name in unit.scopes.module.bindings if not name.startswith("_")}
+    return found.union(*(_public(star, by_module, depth + 1) for star in unit.scopes.module.stars))
 
 
 def follow(scopes: Scopes, reexports: Mapping[str, str]) -> None:

@@ -21,7 +21,7 @@ class Unit:
     """`module` is the dotted module name ("" when unknown). `kinds` is filled by `infer`,
     `fault` says what went wrong there; `around` which other types the project could mean by a method's name;
     `opaque` are nodes that nobody looks into;
-    `reexports` the names of the project that are torch's."""
+    `reexports` the names of the project that are torch's, `starred` what star imports bring from the project."""
 
     source: Source
     tree: Tree
@@ -32,6 +32,7 @@ class Unit:
     around: Surroundings = field(default_factory=Surroundings)
     opaque: set[ast.AST] = field(default_factory=set)
     reexports: Mapping[str, str] = field(default_factory=dict)
+    starred: Mapping[str, str] = field(default_factory=dict)
     kinds: dict[ast.AST, Kind] = field(default_factory=dict)
     classes: dict[ast.ClassDef, ClassFacts] = field(default_factory=dict)
     functions: dict[ast.AST, FunctionFacts] = field(default_factory=dict)
@@ -71,21 +72,26 @@ class Unit:
             if not base or base.startswith("builtins."):
                 return None
             name = f"{base}.{node.attr}"
-            name = canonical(self.reexports.get(name, name))
-            return _DTYPES[name] if name in _DTYPES and self._is_cast(node) else name
+            return self._as_used(node, canonical(self.reexports.get(name, name)))
         if not isinstance(node, ast.Name):
             return None
         scope = self.scope(node).lookup(node.id)
         if scope is None:
             return self._star(node) or (f"builtins.{node.id}" if node.id in _BUILTINS else None)
         targets = {target for b in scope.bindings[node.id] if (target := self._target(b)) is not None}
-        return canonical(targets.pop()) if len(targets) == 1 and "" not in targets else None
+        if len(targets) != 1 or "" in targets:
+            return None
+        return self._as_used(node, canonical(targets.pop()))
 
-    def _is_cast(self, node: ast.Attribute) -> bool:
-        """Whether a tensor type stands for its dtype: `x.type(torch.FloatTensor)`."""
+    def _as_used(self, node: ast.expr, name: str) -> str:
+        """What a tensor type stands for: `x.type(torch.FloatTensor)` means its dtype, `torch.Tensor(3)` the default."""
         call = self.tree.parents.get(node)
-        named = isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "type"
-        return named and call.args == [node] and not call.keywords  # type: ignore[union-attr]
+        if not isinstance(call, ast.Call):
+            return name
+        if name == "torch.Tensor" and call.func is node and "set_default" not in self.tree.text:
+            return "torch.FloatTensor"
+        cast = isinstance(call.func, ast.Attribute) and call.func.attr == "type" and call.args == [node]
+        return TENSOR_TYPES.get(name, name) if cast and not call.keywords else name
 
     def _target(self, binding: Binding) -> str | None:
         """The import target of a binding, "" when it is no import, None when it does not count (`torch = None`)."""
@@ -96,13 +102,28 @@ class Unit:
             if isinstance(up, ast.Assign) and isinstance(up.value, ast.Constant) and up.value.value is None:
                 if any(isinstance(a, ast.ExceptHandler) for a in self.tree.ancestors(binding.node)):
                     return None
-            if isinstance(up, ast.Assign) and len(up.targets) == 1 and isinstance(up.value, (ast.Name, ast.Attribute)):
+            if isinstance(up, ast.Assign) and len(up.targets) == 1:
+                if (kind := self.tensor_type(up.value)) is not None:
+                    return kind
                 root: ast.expr = up.value
                 while isinstance(root, ast.Attribute):
                     root = root.value
                 if isinstance(root, ast.Name) and root.id != binding.name and self._is_module_level(up):
                     return self.resolve(up.value) or ""
         return ""
+
+    def tensor_type(self, node: ast.expr) -> str | None:
+        """`torch.FloatTensor` for it, for `torch.cuda.FloatTensor` and for a choice between the two; else None."""
+        if isinstance(node, ast.IfExp):
+            names = {self.tensor_type(node.body), self.tensor_type(node.orelse)}
+            default = [self.resolve(n) for n in (node.body, node.orelse)].count("torch.Tensor") == 1
+            if default and "set_default" not in self.tree.text:
+                names.discard(None)
+            return names.pop() if len(names) == 1 else None
+        if not isinstance(node, ast.Attribute):
+            return None
+        name = (self.resolve(node) or "").replace("torch.cuda.", "torch.")
+        return name if name in TENSOR_TYPES else None
 
     def _is_module_level(self, stmt: ast.stmt) -> bool:
         return isinstance(self.tree.parents.get(stmt), ast.Module)
@@ -113,7 +134,7 @@ class Unit:
                 return canonical(self.reexports[f"{module}.{node.id}"])
             if node.id in torch_names().exports.get(module, ()):
                 return canonical(f"{module}.{node.id}")
-        return None
+        return self.starred.get(node.id)
 
     def local(self, node: ast.AST) -> ClassFacts | FunctionFacts | None:
         """The project's own class or function that a plain name leads to inside this file."""
@@ -129,7 +150,7 @@ class Unit:
         return self.classes.get(target) if isinstance(target, ast.ClassDef) else self.functions.get(target)
 
 
-_DTYPES = {
+TENSOR_TYPES = {
     "torch.FloatTensor": "torch.float32",
     "torch.DoubleTensor": "torch.float64",
     "torch.HalfTensor": "torch.float16",

@@ -21,6 +21,7 @@ def passes() -> Sequence[Callable[[Plan], None]]:
     from .modules import plan_modules
     from .randomness import plan_keys, plan_seeds
     from .reexports import plan_reexports
+    from .tensortypes import plan_tensor_types
     from .training import plan_training
     from .x64 import plan_wide_results, plan_x64
 
@@ -32,6 +33,7 @@ def passes() -> Sequence[Callable[[Plan], None]]:
         plan_seeds,
         plan_training,
         plan_devices,
+        plan_tensor_types,
         plan_inplace,
         plan_calls,
         plan_indexing,

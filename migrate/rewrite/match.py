@@ -231,6 +231,8 @@ def asker(signature: Signature, arguments: Arguments, unit: Unit) -> Callable[[s
             return node is not None and literal(ast.unparse(node)) is not ...
         if what == "count":
             return ... if any(isinstance(a, ast.Starred) for a in arguments.rest) else len(arguments.rest)
+        if what == "first":
+            return _kind_word(unit.kind(arguments.rest[0])) if arguments.rest else "None"
         if what == "backward":
             return bool(_BACKWARD.search(unit.source.text))
         if what == "small":

@@ -90,11 +90,12 @@ def prepare(entry: Mapping[str, Any], source: Path, base: Path) -> Path:
     work = base / "one" / "two"
     work.mkdir(parents=True)
     data = base / "data"
+    below = data / entry.get("below", "")
+    below.mkdir(parents=True)
     if entry.get("data") == "MNIST":
-        write_mnist(data)
+        write_mnist(below)
     elif entry.get("data") == "CIFAR10":
-        write_cifar(data)
-    data.mkdir(exist_ok=True)
+        write_cifar(below)
     (base / "one" / "data").symlink_to(data)
     (work / "data").symlink_to(data)
     for folder in ("results", "figures"):
