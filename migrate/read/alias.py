@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from .aliascalls import CALLER, KEPT, NONE, Env, Sites
@@ -35,10 +36,13 @@ class Summary:
 
 
 class Aliases:
-    """Alias questions about one file, answered from flows that are run when first asked for."""
+    """Alias questions about one file, answered from flows that are run when first asked for.
 
-    def __init__(self, unit: Unit) -> None:
-        self.unit = unit
+    `unseen` names the parameters of a function whose callers do not notice a write.
+    """
+
+    def __init__(self, unit: Unit, unseen: Callable[[ast.AST], Sites] = lambda _: NONE) -> None:
+        self.unit, self.unseen = unit, unseen
         self.modules = Modules(unit)
         self._flows: dict[ast.AST, Flow] = {}
         self._summaries: dict[FunctionFacts, Summary | None] = {}
@@ -117,7 +121,7 @@ class Aliases:
         if variable:
             found += self._handed_out(written, stmt)
         else:
-            found += self._outside(written, env, key, kept, renewed)
+            found += self._outside(written, env, key, kept | self.unseen(self.flow(stmt).owner))
         if isinstance(base, ast.Attribute) and not variable:
             found += self._shared_attribute(base, stmt)
         return found
@@ -190,9 +194,7 @@ class Aliases:
         before = [n for n in lines if n < stmt.lineno]
         return max(before) or max(lines)
 
-    def _outside(
-        self, written: Sites, env: Env, key: str, kept: frozenset[str], renewed: frozenset[str]
-    ) -> list[Holder]:
+    def _outside(self, written: Sites, env: Env, key: str, kept: frozenset[str]) -> list[Holder]:
         found = []
         for site in sorted(written & env[CALLER]):
             tag, _, name = site.partition(" ")

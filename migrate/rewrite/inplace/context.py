@@ -62,7 +62,9 @@ class Context:
             function = self.unit.tree.function(stmt)
             facts = self.unit.functions.get(function) if function is not None else None
             mutator = self.mutators.found.get(facts) if facts is not None else None
-            problem += f" ({mutator.problem})" if mutator is not None and mutator.problem else ""
+            quiet = self.mutators.quiet.found.get(facts) if facts is not None else None
+            why = mutator.problem if mutator is not None else quiet.problem if quiet is not None else ""
+            problem += f" ({why})" if why else ""
         return problem
 
     def settle(self, place: Place) -> None:

@@ -11,6 +11,7 @@ from .context import Context
 from .hoist import bind_call, rest_of
 from .mutators import Call, Mutator, own_calls
 from .places import Place
+from .quiet import Quiet
 from .returns import own_returns, reaches_end
 
 NAME = "torch.Tensor.__setitem__"
@@ -24,6 +25,18 @@ def hand_back(context: Context) -> None:
             _definition(context, mutator)
     for mutator, call in own_calls(context.mutators, context.unit):
         _call(context, mutator, call)
+    for quiet in context.mutators.quiet.stated():
+        if quiet.facts.unit is context.unit:
+            _called_from_outside(context, quiet)
+
+
+def _called_from_outside(context: Context, quiet: Quiet) -> None:
+    """State what the caller of a forward method, which no file of the project is, would notice."""
+    spec = quiet.facts.node.args
+    written = [a for a in [*spec.posonlyargs, *spec.args, *spec.kwonlyargs] if a.arg in quiet.params]
+    names = " and ".join(f"`{a.arg}`" for a in written)
+    text = f"`{quiet.facts.name}` writes to the memory of {names} in torch; in JAX the caller's arrays stay as they are"
+    context.plan.found("JM161", written[0], NAME, text, rule="in-place", advice="Do not read them after the call.")
 
 
 def _definition(context: Context, mutator: Mutator) -> None:

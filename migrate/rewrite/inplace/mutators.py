@@ -20,6 +20,7 @@ from ...read.unit import Unit
 from .apart import apart
 from .locate import Locator
 from .places import Place, find_place
+from .quiet import QuietOnes, is_forward
 from .returns import arguments, own_returns, reaches_end, steady
 from .writes import first_receiver, inplace_written, writes
 
@@ -62,25 +63,38 @@ class Mutators:
         self._written: dict[FunctionFacts, set[str]] = {}
         self._lost: dict[FunctionFacts, str] = {}
         self.found: dict[FunctionFacts, Mutator] = {}
+        self.quiet = QuietOnes(project, self._argument_is_over, self._parameters_reached)
         self._building = True
         self._find_writes()
         self._building = False
+        for facts in self._lost:  # the new value cannot be handed back: its callers must not need it
+            self.quiet.note(facts, self._written.pop(facts, set()), None)
         for facts, names in self._written.items():
+            self.quiet.found.pop(facts, None)
             order = [a.arg for a in parameters(facts.node)]
-            self.found[facts] = Mutator(facts, tuple(n for n in order if n in names), problem=self._lost.get(facts, ""))
+            self.found[facts] = Mutator(facts, tuple(n for n in order if n in names))
+        self.quiet.check(self._written)
         if self.found:
             self._find_calls()
             self._check_all()
 
     def locator(self, unit: Unit) -> Locator:
         if unit not in self._locators:
-            self._locators[unit] = Locator(unit, Aliases(unit), lambda node: self.kept(unit, node))
+            aliases = Aliases(unit, lambda node: self.quiet.unseen(unit.functions.get(node)))
+            self._locators[unit] = Locator(unit, aliases, lambda node: self.kept(unit, node))
         return self._locators[unit]
+
+    def _argument_is_over(self, unit: Unit, node: ast.Call, value: ast.expr) -> bool:
+        return argument_is_over(self.locator(unit), unit.tree.statement(node), node, value)
+
+    def _parameters_reached(self, unit: Unit, node: ast.Call, value: ast.expr) -> set[str]:
+        sites = self.locator(unit).aliases.reached(unit.tree.statement(node), value)
+        return {s.removeprefix("param ") for s in sites if s.startswith("param ")}
 
     def kept(self, unit: Unit, node: ast.AST) -> frozenset[str]:
         """The parameters of the function `node` that it hands back."""
         facts = unit.functions.get(node)
-        if facts is None:
+        if facts is None or facts in self.quiet.found:
             return frozenset()
         if self._building:
             return steady(facts)
@@ -96,22 +110,26 @@ class Mutators:
     # -- what is written -----------------------------------------------------------------------------------------
 
     def _find_writes(self) -> None:
-        todo = [(unit, stmt, target) for unit in self.project.units for stmt, target in writes(unit)]
+        todo: list[tuple[Unit, ast.stmt, ast.expr, FunctionFacts | None]]
+        todo = [(unit, stmt, target, None) for unit in self.project.units for stmt, target in writes(unit)]
         calls = [(unit, node) for unit in self.project.units for node in unit.tree.all(ast.Call)]
         while todo:
             grown = False
-            for unit, stmt, target in todo:
-                grown |= self._write(unit, stmt, target)
+            for unit, stmt, target, through in todo:
+                grown |= self._write(unit, stmt, target, through)
             todo = []
             if grown:
                 known = {f: frozenset(names) for f, names in self._written.items()}
+                known |= {f: frozenset(q.params) for f, q in self.quiet.found.items() if f not in known}
                 for unit, node in calls:
                     facts = self._callee(unit, node)
                     if facts is not None and facts in known:
                         given, names = arguments(facts, node), known[facts]
-                        todo += [(unit, unit.tree.statement(node), v) for n, v in given or [] if n in names]
+                        quiet = facts if facts in self.quiet.found else None
+                        todo += [(unit, unit.tree.statement(node), v, quiet) for n, v in given or [] if n in names]
 
-    def _write(self, unit: Unit, stmt: ast.stmt, target: ast.expr) -> bool:
+    def _write(self, unit: Unit, stmt: ast.stmt, target: ast.expr, through: FunctionFacts | None) -> bool:
+        """Note a write to a parameter. `through` is the function called for it whose callers bind nothing."""
         function = unit.tree.function(stmt)
         facts = unit.functions.get(function) if function is not None else None
         if facts is None or (unit.tree.class_of(stmt) is not None and facts.owner is None and _in_class(unit, stmt)):
@@ -124,11 +142,13 @@ class Mutators:
         if not reached:
             return False
         names = {s.removeprefix("param ") for s in reached}
+        if is_forward(facts) or (through is not None and facts not in self._written):
+            return self.quiet.note(facts, names, through)
         before = len(self._written.setdefault(facts, set()))
         if not (isinstance(place.base, ast.Name) and names == {place.base.id} and place.base.id in steady(facts)):
             text = f"`{ast.unparse(target)[:40]}` (line {stmt.lineno}) may be the parameter `{sorted(names)[0]}`"
             self._lost.setdefault(facts, text)
-            return False
+            return self.quiet.note(facts, names, None)
         self._written[facts].add(place.base.id)
         return len(self._written[facts]) > before
 
@@ -144,11 +164,10 @@ class Mutators:
 
     def _find_calls(self) -> None:
         names = {f.name for f in self.found}
-        forwards = [m for f, m in self.found.items() if f.name in ("forward", "__call__")]
         for unit in self.project.units:
             for node in unit.tree.nodes:
                 if isinstance(node, ast.Call):
-                    self._call(unit, node, names, forwards)
+                    self._call(unit, node, names)
                 elif isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
                     self._mention(unit, node, names)
         for facts, mutator in self.found.items():
@@ -156,7 +175,7 @@ class Mutators:
             if facts.owner is not None and len(twice) > 1:
                 mutator.problem = mutator.problem or f"several methods are called {facts.name}"
 
-    def _call(self, unit: Unit, node: ast.Call, names: set[str], forwards: list[Mutator]) -> None:
+    def _call(self, unit: Unit, node: ast.Call, names: set[str]) -> None:
         facts = self._callee(unit, node)
         if facts is not None:
             if facts in self.found:
@@ -169,12 +188,6 @@ class Mutators:
                 mutator.calls.append(Call(unit, node, written))
             return
         kind = unit.kind(node.func)
-        if kind.tag == "Module" and (kind.name in ("", "torch.nn.Module") or not kind.name.startswith("torch.nn.") or (
-            kind.name.rpartition(".")[2] in ("Sequential", "ModuleList", "ModuleDict")
-        )):  # fmt: skip
-            for mutator in forwards:
-                mutator.problem = mutator.problem or f"the module called in line {node.lineno} may be this one"
-            return
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         if name not in names or unit.resolve(node.func) or isinstance(kind.facts, ClassFacts):
             return
@@ -309,8 +322,6 @@ class Mutators:
     def _use_problem(self, mutator: Mutator, call: Call) -> str:
         """Whether the value of the call goes where the argument can be bound as well."""
         stmt = call.stmt
-        if mutator.facts.name in ("forward", "__call__"):
-            return "" if self.is_over(mutator, call) else "its argument is read after the module is called"
         if isinstance(stmt, ast.Expr) and stmt.value is call.node:
             return ""
         if mutator.gives == "nothing":
@@ -349,6 +360,8 @@ def argument_is_over(locator: Locator, stmt: ast.stmt, node: ast.Call, value: as
         return False
     inside = {id(n) for n in ast.walk(value)}
     head: ast.AST = stmt.test if isinstance(stmt, (ast.If, ast.While)) else stmt
+    target = stmt.targets[0] if isinstance(stmt, ast.Assign) and len(stmt.targets) == 1 else None
+    inside |= {id(target)} if isinstance(target, ast.Name) else set()  # it is bound, not read
     return not any(isinstance(n, ast.Name) and n.id == place.base.id and id(n) not in inside for n in ast.walk(head))
 
 
