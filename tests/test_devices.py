@@ -127,3 +127,37 @@ def test_a_model_with_devices_everywhere(tmp_path: Path) -> None:
     grads = nnx.grad(loss)(twin)  # a traced array has no device
     model(torch.tensor(x)).sum().backward()
     np.testing.assert_allclose(grads["proj"]["weight"][...], model.proj.weight.grad.numpy(), rtol=1e-4, atol=1e-4)
+
+
+STAR_TARGETS = """
+import torch
+from torch import nn
+
+class Scales(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("scales", torch.arange(3.0))
+
+    def forward(self, h, device):
+        scales = self.scales.to(device)
+        return torch.linspace(-1.0, 1.0, steps=h, device=device)[:, None] * scales
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.patch = 2
+        self.scales = Scales()
+
+    def forward(self, video):
+        b, f, *_, device, patch = *video.shape, video.device, self.patch
+        return video.sum() + self.scales(f, device=device) * patch + torch.arange(3, device=device)
+"""
+
+
+def test_a_device_taken_apart_from_a_shape_beside_a_star(tmp_path: Path) -> None:
+    converted = convert(STAR_TARGETS)
+    assert not converted.left, converted.left
+    module = under_jax(converted, tmp_path)
+    x = np.linspace(-1, 1, 12, dtype=np.float32).reshape(2, 3, 2)
+    wanted = under_torch(STAR_TARGETS).Net()(torch.tensor(x)).numpy()
+    np.testing.assert_allclose(module.Net()(jnp.asarray(x)), wanted, atol=1e-6)

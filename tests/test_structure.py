@@ -12,9 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
-from converted import arrays, convert, with_layers
+from converted import arrays, convert, under_jax, under_torch, with_layers
 from flax import nnx
 from structures import EQUAL, HEAD, INPUTS, REPORTED
+
+from jaxmigrate.layers.library.base import load_state_dict
 
 INITIALISED = ("isinstance_init", "apply_fn", "classname_init")
 
@@ -67,3 +69,43 @@ def test_equal(name: str, tmp_path: Path) -> None:
 def test_reported(name: str) -> None:
     code, source = REPORTED[name]
     assert code in [entry.partition(" ")[0] for entry in convert(HEAD + source).left]
+
+
+NAMESAKES = """
+import torch
+from torch import nn
+from torch.nn import Linear
+from torch.utils.data import DataLoader, Dataset
+
+class Dataset(Dataset):
+    def __init__(self, xs):
+        super().__init__()
+        self.xs = xs
+    def __len__(self):
+        return len(self.xs)
+    def __getitem__(self, i):
+        return self.xs[i] + 1
+
+class Linear(Linear):
+    def forward(self, x):
+        return super().forward(x) * 2
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = Linear(3, 3)
+    def forward(self, x):
+        return self.fc(x)
+"""
+
+
+def test_classes_named_like_the_import_they_extend(tmp_path: Path) -> None:
+    converted = convert(NAMESAKES)
+    assert not converted.left and "from torch" not in converted.text, converted.text
+    model, module = under_torch(NAMESAKES).Net(), under_jax(converted, tmp_path)
+    twin = module.Net(rngs=nnx.Rngs(0))
+    load_state_dict(twin, {k: v.numpy() for k, v in model.state_dict().items()})
+    x = np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3)
+    np.testing.assert_allclose(twin(jnp.asarray(x)), model(torch.tensor(x)).detach().numpy(), atol=1e-6)
+    assert module.Dataset([1, 2])[1] == 3
+    assert convert(NAMESAKES.replace("class Dataset(", "kept = Dataset\nclass Dataset(")).left  # also read before

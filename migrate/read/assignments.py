@@ -107,16 +107,22 @@ class Assignments(Frame):
             self.assign(sub, sub_kind, env, sub_value)
 
     def _around_star(self, target: ast.Tuple | ast.List, value: ast.expr | None) -> list[Kind]:
-        """The kinds of `b, n, device, dtype = *x.shape, x.device, x.dtype`; none when the value has another form."""
-        if not isinstance(value, (ast.Tuple, ast.List)) or any(isinstance(e, ast.Starred) for e in target.elts):
+        """The kinds of `b, n, device, dtype = *x.shape, x.device, x.dtype`, also with `*_` among the targets; none when
+        the value has another form."""
+        stars = [i for i, e in enumerate(getattr(value, "elts", ())) if isinstance(e, ast.Starred)]
+        if not isinstance(value, (ast.Tuple, ast.List)) or len(stars) != 1:
             return []
-        stars = [i for i, e in enumerate(value.elts) if isinstance(e, ast.Starred)]
-        spread = len(target.elts) - len(value.elts) + 1
-        if len(stars) != 1 or spread < 0:
-            return []
-        kinds = [self.unit.kind(e) for e in value.elts]
         (at,) = stars
-        return [*kinds[:at], *[kinds[at].element()] * spread, *kinds[at + 1 :]]
+        kinds, count = [self.unit.kind(e) for e in value.elts], len(target.elts)
+        after = len(kinds) - at - 1
+        any_of = join_all([kinds[at].element(), *kinds[:at], *kinds[at + 1 :]])
+        taken = next((i for i, e in enumerate(target.elts) if isinstance(e, ast.Starred)), None)
+        if taken is None:
+            spread = count - at - after
+            return [*kinds[:at], *[kinds[at].element()] * spread, *kinds[at + 1 :]] if spread >= 0 else []
+        before, rest = min(at, taken), min(after, count - taken - 1)
+        middle = [any_of] * (count - before - rest)
+        return [*kinds[:before], *middle, *kinds[len(kinds) - rest :]]
 
     def _self_class(self, node: ast.expr) -> ClassFacts | None:
         """The class whose instance `node` is, when `node` is the first parameter of the method we are in."""

@@ -23,9 +23,9 @@ def find_registered(project: Project, called: Container[FunctionFacts]) -> set[F
             if facts.owner is None and any(_foreign(project, unit, d) for d in facts.node.decorator_list):
                 found.add(facts)
         for name in unit.tree.all(ast.Name):
-            facts = unit.kind(name).facts
-            if isinstance(name.ctx, ast.Load) and isinstance(facts, FunctionFacts) and facts.owner is None:
-                (found if _handed_out(project, unit, name) else used).add(facts)
+            held = unit.kind(name).facts
+            if isinstance(name.ctx, ast.Load) and isinstance(held, FunctionFacts) and held.owner is None:
+                (found if _handed_out(project, unit, name) else used).add(held)
     return {f for f in found - used if f not in called}
 
 

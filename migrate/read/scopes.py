@@ -74,7 +74,8 @@ class Scope:
 class Scopes:
     """All scopes of a file. `package` is the dotted package of the file, for relative imports ("" when unknown).
 
-    `homes` are the scopes in which names stand.
+    `homes` are the scopes in which names stand. `replaced` are classes that take the place of an import of their name,
+    which at most their bases read (`class Dataset(Dataset)`), with what they replace.
     """
 
     def __init__(self, root: ast.Module, package: str = "") -> None:
@@ -83,6 +84,9 @@ class Scopes:
         self.homes: dict[ast.Name, Scope] = {}
         self.module = self._open("module", root, None)
         self._body(root.body, self.module)
+        self.replaced = {c: b for c in root.body if isinstance(c, ast.ClassDef) if (b := self._replaced(c))}
+        for cls in self.replaced:
+            self.module.bindings[cls.name] = [b for b in self.module.bindings[cls.name] if b.node is cls]
 
     def scope_of(self, node: ast.AST, parents: dict[ast.AST, ast.AST]) -> Scope:
         """The scope in which the expression or statement `node` is evaluated."""
@@ -94,6 +98,20 @@ class Scopes:
                 return self.of[up]
             below, child, up = child, up, parents.get(up)
         return self.module
+
+    def _replaced(self, cls: ast.ClassDef) -> list[Binding]:
+        bindings = self.module.bindings[cls.name]
+        others = [b for b in bindings if b.node is not cls]
+        if not others or any(b.kind not in ("import", "from") or b.node.lineno >= cls.lineno for b in others):  # type: ignore[attr-defined]
+            return []
+        reads = (n for n in self.homes if n.id == cls.name and n not in cls.bases)
+        return others if all(n.lineno > cls.lineno for n in reads) else []
+
+    def base_of(self, node: ast.AST, owner: ast.AST | None) -> list[Binding]:
+        """What a base of `owner` leads to that has its name, [] for any other name."""
+        cls = owner if isinstance(owner, ast.ClassDef) else None
+        own = cls is not None and isinstance(node, ast.Name) and node.id == cls.name and node in cls.bases
+        return self.replaced.get(cls, []) if own and cls is not None else []
 
     def _open(self, kind: ScopeKind, node: ast.AST, parent: Scope | None) -> Scope:
         scope = Scope(kind, node, parent)

@@ -78,7 +78,8 @@ class Unit:
         scope = self.scope(node).lookup(node.id)
         if scope is None:
             return self._star(node) or (f"builtins.{node.id}" if node.id in _BUILTINS else None)
-        targets = {target for b in scope.bindings[node.id] if (target := self._target(b)) is not None}
+        bindings = self.scopes.base_of(node, self.tree.parents.get(node)) or scope.bindings[node.id]
+        targets = {target for b in bindings if (target := self._target(b)) is not None}
         if len(targets) != 1 or "" in targets:
             return None
         return self._as_used(node, canonical(targets.pop()))
@@ -138,7 +139,7 @@ class Unit:
 
     def local(self, node: ast.AST) -> ClassFacts | FunctionFacts | None:
         """The project's own class or function that a plain name leads to inside this file."""
-        if not isinstance(node, ast.Name):
+        if not isinstance(node, ast.Name) or self.scopes.base_of(node, self.tree.parents.get(node)):
             return None
         scope = self.scope(node).lookup(node.id)
         if scope is None:

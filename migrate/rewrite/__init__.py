@@ -19,6 +19,7 @@ def passes() -> Sequence[Callable[[Plan], None]]:
     from .inplace import plan_inplace
     from .marks import plan_marks
     from .modules import plan_modules
+    from .partials import plan_partials
     from .randomness import plan_keys, plan_seeds
     from .reexports import plan_reexports
     from .tensortypes import plan_tensor_types
@@ -35,6 +36,7 @@ def passes() -> Sequence[Callable[[Plan], None]]:
         plan_devices,
         plan_tensor_types,
         plan_inplace,
+        plan_partials,
         plan_calls,
         plan_indexing,
         plan_dtypes,

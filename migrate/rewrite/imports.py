@@ -108,7 +108,9 @@ def fix_imports(
 def _used_names(tree: Tree, scopes: Scopes) -> set[str]:
     """Names whose reading leads to an import, also those in string annotations and in `__all__`."""
     reads = ((n.id, home) for n, home in scopes.homes.items() if not isinstance(n.ctx, ast.Store))
-    return {name for name, home in reads if _imported(home.lookup(name), name)} | read_in_strings(tree)
+    names = {name for name, home in reads if _imported(home.lookup(name), name)} | read_in_strings(tree)
+    bases = {c.name for c in scopes.replaced if any(isinstance(b, ast.Name) and b.id == c.name for b in c.bases)}
+    return names | bases
 
 
 def read_in_strings(tree: Tree) -> set[str]:

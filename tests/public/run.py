@@ -68,7 +68,7 @@ class Finder:
         pass
 
 
-sys.meta_path.append(Finder())
+sys.meta_path.insert(0, Finder())
 """
 
 

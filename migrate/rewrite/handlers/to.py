@@ -36,7 +36,7 @@ def to(plan: Plan, row: Row, call: ast.Call, receiver: ast.expr | None) -> Whole
             continue
         if tag == "dtype":
             dtype = arg
-        elif tag in ("Tensor", "Variable"):
+        elif tag in ("Tensor", "Variable") and not _names_device(arg):
             other = arg
         elif tag in ("device", "str", "int") or _names_device(arg):
             device = arg
