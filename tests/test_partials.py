@@ -24,6 +24,7 @@ def parts(x: torch.Tensor, d: int):
         partial(F.normalize, dim=d)(x),
         partial(torch.add, x)(x),
         partial(F.gelu, approximate="tanh")(x),
+        partial(partial(F.softmax, dim=0), dtype=torch.float32)(x),
         *map(partial(torch.sum, dim=1, keepdim=True), [x, x + 1]),
     ]
 """
@@ -55,3 +56,12 @@ def test_partials_that_cannot_be_said_are_left(call: str, code: str) -> None:
     converted = convert(f"{head}def f(x: torch.Tensor, options):\n    return {call}\n")
     assert code in [f.code for f in converted.findings], converted.findings
     assert call.partition(",")[0] in converted.text
+
+
+def test_arguments_for_a_function_that_a_variable_holds() -> None:
+    head = "import torch\nimport torch.nn.functional as F\n\n"
+    program = head + "def f(x: torch.Tensor, flag):\n    join = torch.cat\n    return join((x, x), dim=1)\n"
+    found = [f for f in convert(program).findings if f.code == "JM203"]
+    assert ["dim=" in f.message for f in found] == [True], found
+    program = head + "def f(x: torch.Tensor, flag):\n    act = F.leaky_relu\n    return act(x, negative_slope=0.2)\n"
+    assert not convert(program).left

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+from collections.abc import Collection
 
 from ..read.kinds import TENSOR
 from ..rulebook.precedence import ATOM, LAMBDA
@@ -21,7 +22,9 @@ def plan_partials(plan: Plan) -> None:
     """Convert every `functools.partial` of a function of torch that a row translates; a layer's class is left to
     others. What cannot be said as a partial of the target, or as a lambda of what is missing, is left."""
     for call in plan.unit.tree.all(ast.Call):
-        if plan.unit.resolve(call.func) != "functools.partial" or len(call.args) + len(call.keywords) < 2:
+        partial = plan.unit.resolve(call.func) == "functools.partial"
+        _check_held(plan, call, call.args[0] if partial and call.args else call.func)
+        if not partial or len(call.args) + len(call.keywords) < 2:
             continue
         function = call.args[0] if call.args else None
         dotted = plan.unit.resolve(function) if function is not None else None
@@ -31,9 +34,47 @@ def plan_partials(plan: Plan) -> None:
         if row.signature is None or not row.options or row.get("layer") or row.get("const"):
             continue
         plan.taken |= {call, function, *plan.unit.tree.walk(function)}
+        if (own := _library_function(plan, row, call)) is not None:
+            plan.replace(function, plan.layer(own))
+            plan.found("JM001", call, dotted, f"{dotted} -> {own}, which takes the same arguments", rule=row.name)
+            continue
         found = _matched(plan, row, call)
         result = _written(plan, found, call) if isinstance(found, Match) else found
         settle(plan, row, call, dotted, result, "", found if isinstance(found, Match) else None)
+
+
+def _check_held(plan: Plan, call: ast.Call, function: ast.expr) -> None:
+    """Report arguments in torch's spelling for a function that a variable holds and whose target spells them otherwise:
+    `f = torch.cat`, then `f(xs, dim=1)`."""
+    kind = plan.unit.kind(function)
+    if kind.tag != "torch" or plan.unit.resolve(function) or call in plan.taken:
+        return
+    row = plan.unit.book.find(kind.name)
+    names = {k.arg for k in call.keywords}
+    if not names or row is None or row.signature is None or row.get("layer") or _own_name(plan, row, names):
+        return
+    spelled = ", ".join(sorted(f"{n}=" if n else "**" for n in names))
+    message = f"`{ast.unparse(function)}` holds {kind.name}, whose counterpart does not take {spelled}"
+    advice = "Write the arguments where the function is named: partial(f, dim=1)."
+    plan.found("JM203", call, kind.name, message, rule=row.name, advice=advice)
+
+
+def _library_function(plan: Plan, row: Row, call: ast.Call) -> str | None:
+    """The library's function with torch's own parameters, when it has those that are given: later calls may give
+    more."""
+    names = {k.arg for k in call.keywords}
+    if len(call.args) > 1 or row.get("effect_arg") in names:
+        return None
+    return _own_name(plan, row, names)
+
+
+def _own_name(plan: Plan, row: Row, names: Collection[str | None]) -> str | None:
+    for option in row.options:
+        head = option.template.text.partition("(")[0]
+        entry = plan.catalogue.get(head)
+        if entry is not None and set(names) <= set(entry.params) and not entry.needs_rngs and "key" not in entry.params:
+            return head
+    return None
 
 
 def _matched(plan: Plan, row: Row, call: ast.Call) -> Match | Refusal:

@@ -70,19 +70,21 @@ def celu(input, alpha=1.0):
     return jnp.where(input > 0, input, negative)
 
 
-def softmax(input, dim=None):
+def softmax(input, dim=None, dtype=None):
     """Softmax over `dim`; None is dimension 0 of a 0-, 1- or 3-dimensional input and 1 of any other."""
+    input = input if dtype is None else input.astype(dtype)
     return jax.nn.softmax(jnp.atleast_1d(input), axis=_softmax_dim(input, dim)).reshape(input.shape)
 
 
-def log_softmax(input, dim=None):
+def log_softmax(input, dim=None, dtype=None):
     """Logarithm of the softmax over `dim`; None as in softmax."""
+    input = input if dtype is None else input.astype(dtype)
     return jax.nn.log_softmax(jnp.atleast_1d(input), axis=_softmax_dim(input, dim)).reshape(input.shape)
 
 
-def softmin(input, dim=None):
+def softmin(input, dim=None, dtype=None):
     """Softmax of -x over `dim`; None as in softmax."""
-    return softmax(-input, dim)
+    return softmax(-input, dim, dtype)
 
 
 def _softmax_dim(input, dim):
