@@ -116,3 +116,9 @@ def test_tensors_of_a_type(kind: str, tmp_path: Path) -> None:
     assert our_shape == tuple(shape)
     assert str(ours.dtype) == str(want.dtype).removeprefix("torch.")
     np.testing.assert_array_equal(np.asarray(ours, np.float32), want.float().numpy())
+
+
+def test_a_choice_that_reads_the_name_that_it_binds() -> None:
+    source = f"{HEAD}def f(x: torch.Tensor, layers):\n    for layer in layers:\n        x = x if layer else x.relu()\n"
+    source += "    kind = torch.FloatTensor if layers else kind.half\n    return x\n"
+    assert convert(source).findings

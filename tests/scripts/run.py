@@ -217,12 +217,13 @@ def page(rows: list[Row]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="scripts of corpus/scripts.toml; all of them when none is named")
+    parser.add_argument("--list", type=Path, default=ROOT / "corpus" / "scripts.toml", help="the scripts")
     parser.add_argument("--folder", type=Path, default=ROOT / ".cache" / "scripts", help="where the repositories are")
     parser.add_argument("--keep", type=Path, help="keep what was written, one folder a script")
     parser.add_argument("--docs", action="store_true", help="write docs/scripts.md and its picture")
     parser.add_argument("--timeout", type=int, default=600, help="seconds for each run")
     options = parser.parse_args()
-    listed = tomllib.loads((ROOT / "corpus" / "scripts.toml").read_text())
+    listed = tomllib.loads(options.list.read_text())
     rows = []
     for name in options.names or listed:
         source = options.folder / listed[name]["repo"]
