@@ -63,6 +63,7 @@ class Unit:
         """
         if node in self._resolved:
             return self._resolved[node]
+        self._resolved[node] = None  # a name may be bound by way of itself
         self._resolved[node] = name = self._resolve(node)
         return name
 
@@ -117,9 +118,9 @@ class Unit:
         """`torch.FloatTensor` for it, for `torch.cuda.FloatTensor` and for a choice between the two; else None."""
         if isinstance(node, ast.IfExp):
             names = {self.tensor_type(node.body), self.tensor_type(node.orelse)}
-            default = [self.resolve(n) for n in (node.body, node.orelse)].count("torch.Tensor") == 1
-            if default and "set_default" not in self.tree.text:
-                names.discard(None)
+            if names != {None} and None in names and "set_default" not in self.tree.text:
+                if "torch.Tensor" in (self.resolve(node.body), self.resolve(node.orelse)):
+                    names.discard(None)
             return names.pop() if len(names) == 1 else None
         if not isinstance(node, ast.Attribute):
             return None
