@@ -2,6 +2,7 @@
 
 import inspect
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
@@ -290,6 +291,15 @@ def named_parameters(module):
         if isinstance(variable, (nnx.Param, Frozen)) and id(variable) not in seen:
             seen.add(id(variable))
             yield name, variable
+
+
+def named_gradients(model, grads):
+    """Yield (dotted name, parameter, its gradient) for what nnx.grad differentiates, in the order of definition."""
+    variables = jax.tree.leaves(nnx.state(model, nnx.Param), is_leaf=lambda x: isinstance(x, nnx.Variable))
+    found = dict(zip(map(id, variables), jax.tree.leaves(grads), strict=True))
+    for name, parameter in named_parameters(model):
+        if id(parameter) in found:
+            yield name, parameter, found[id(parameter)]
 
 
 def named_buffers(module):

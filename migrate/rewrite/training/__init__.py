@@ -39,7 +39,7 @@ def plan_training(plan: Plan) -> None:
     optimizers = find_optimizers(plan)
     threads = find_threads(plan, optimizers)
     closures, unread = find_closures(plan, optimizers)
-    routines, failed = _routines(plan, optimizers, {c.backward.value for c in closures} | set(unread))
+    routines, alone, failed = _routines(plan, optimizers, {c.backward.value for c in closures} | set(unread))
     failed |= unread
     stepped = [Routine(c.update.function, (), (c.update,), dict.fromkeys(c.zeros, ()), ()) for c in closures]
     updates = [u for r in routines for u in r.updates]
@@ -60,7 +60,7 @@ def plan_training(plan: Plan) -> None:
     if not failed:
         plan_helpers(plan, routines)
         plan_scaling(plan)
-    plan_modes(plan, routines)
+    plan_modes(plan, [*routines, *alone])
     plan_sweeps(plan)
     plan_methods(plan)
     plan_freezing(plan)
@@ -74,12 +74,13 @@ def plan_training(plan: Plan) -> None:
 
 def _routines(
     plan: Plan, optimizers: Optimizers, elsewhere: Collection[ast.AST]
-) -> tuple[list[Routine], dict[ast.Call, str]]:
-    """The training code of all functions, and the backward calls that are part of none with the reason. Those that are
-    read `elsewhere` are left out."""
+) -> tuple[list[Routine], list[Routine], dict[ast.Call, str]]:
+    """The training code of all functions, gradients that no optimizer uses, and the backward calls that are part of
+    neither with the reason. Those that are read `elsewhere` are left out."""
     calls = [call for call in backward_calls(plan.unit) if call not in elsewhere]
     functions = dict.fromkeys(function_of(plan.unit, call) for call in calls)
     routines: list[Routine] = []
+    single: list[Routine] = []
     failed: dict[ast.Call, str] = {}
     for function in functions:
         found, left = Reader(plan, function, optimizers).read()
@@ -88,7 +89,7 @@ def _routines(
             if call in elsewhere:
                 continue
             try:
-                plan_gradient(plan, call)
+                single.append(plan_gradient(plan, call))
             except NotPlain as other:
                 bare = "no optimizer.step()" in reason and "no optimizer.step()" not in str(other)
                 failed[call] = str(other if bare else reason)
@@ -106,7 +107,7 @@ def _routines(
             for stmt in one.stmts:
                 assert isinstance(stmt.value, ast.Call)
                 failed[stmt.value] = "its tensors are used outside this scope"
-    return kept, failed
+    return kept, single, failed
 
 
 def _optimizer(

@@ -13,8 +13,9 @@ from ...read.unit import Unit
 from ..layercalls import add_argument
 from ..plan import Plan, Whole
 from ..signature_edit import add_keyword_parameter
+from .callees import called
 from .flow import mark_behind, uses
-from .helpers import acts, called, own_nodes
+from .helpers import acts, own_nodes
 from .optimizers import Optimizers
 from .sources import Source
 from .steps import backward_calls, is_backward
@@ -122,7 +123,7 @@ def _of_loss(unit: Unit, backward: ast.Call, readers: dict[ast.FunctionDef, list
         for node in ast.walk(part):
             target = called(unit, node) if isinstance(node, ast.Call) else None
             if target is not None and target[0] in readers:
-                found.append(target[0])  # type: ignore[arg-type]
+                found.append(target[0])
         more = [s for s in stmts if s not in seen and uses(s).writes & names]
         seen.update(more)
         parts += more

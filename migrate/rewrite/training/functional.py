@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from ..plan import Plan
 from .flow import block_of, certain, entry_reads, uses
 from .gradcalls import GradCall
+from .marking import marks
 from .roles import NotPlain, function_of
 from .steady import drifting
 
@@ -94,10 +95,23 @@ class Line:
         at: ast.AST = call.stmt
         while isinstance(at, ast.stmt):
             block = block_of(at, self.tree.parents)
-            found = [*block[: block.index(at)], *found]
+            found = [*self._plain(block[: block.index(at)]), *found]
             at = self.tree.parents[at]
             if isinstance(at, (*_LOOPS, ast.Try, ast.Match, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
                 break
+        return found
+
+    def _plain(self, stmts: Sequence[ast.stmt]) -> list[ast.stmt]:
+        """Statements in order, those of `with torch.enable_grad():` in its place."""
+        found: list[ast.stmt] = []
+        for stmt in stmts:
+            enables = isinstance(stmt, ast.With) and all(
+                isinstance(i.context_expr, ast.Call)
+                and self.unit.resolve(i.context_expr.func) == "torch.enable_grad"
+                and i.optional_vars is None
+                for i in stmt.items
+            )
+            found += self._plain(stmt.body) if enables and isinstance(stmt, ast.With) else [stmt]
         return found
 
     def _ready(self, call: GradCall) -> Ready:
@@ -128,7 +142,7 @@ class Line:
             if written and (uses(stmt).reads - written) & set(self.inputs):
                 raise NotPlain(f"`{min(written)}` is made of another input")
         own = {n.id for n in call.inputs}
-        if any(uses(s).changes & own and not _marks(s) for s in before[start:]):
+        if any(uses(s).changes & own and not marks(s) for s in before[start:]):
             raise NotPlain(f"`{min(own)}` is changed in place")
         return start
 
@@ -145,7 +159,7 @@ class Line:
     def _tainted(self, stmts: Sequence[ast.stmt]) -> set[str]:
         found = set(self.inputs)
         for stmt in stmts:
-            if self._reads(stmt) & found and not _marks(stmt):
+            if self._reads(stmt) & found and not marks(stmt):
                 found |= uses(stmt).writes
             else:
                 found -= certain(stmt) - set(self.inputs)
@@ -157,7 +171,7 @@ class Line:
         for i in range(len(stmts) - 1, -1, -1):
             stmt = stmts[i]
             found = uses(stmt)
-            if _marks(stmt) or not (found.writes | found.changes) & needed:
+            if marks(stmt) or not (found.writes | found.changes) & needed:
                 continue
             here = self._tainted(stmts[:i])
             if not self._reads(stmt) & here:
@@ -216,7 +230,7 @@ class Line:
             free = (self._reads(part) - own) | set(made.params)
             own |= uses(part).writes
             for stmt in path[path.index(part) + 1 :]:
-                if stmt in made.stmts or _marks(stmt):
+                if stmt in made.stmts or marks(stmt):
                     continue
                 found, text = uses(stmt), ast.unparse(stmt).splitlines()[0][:60]
                 if (found.writes | found.changes) & free:
@@ -268,16 +282,6 @@ def _check_plain(stmt: ast.stmt, needed: set[str]) -> None:
     if isinstance(stmt, ast.AugAssign) and isinstance(stmt.target, ast.Name):
         return
     raise NotPlain(f"`{what}` makes `{min(needed)}`, and is no plain assignment")
-
-
-def _marks(stmt: ast.stmt) -> bool:
-    """`x.requires_grad_()`, `x.requires_grad = True`."""
-    if isinstance(stmt, ast.Assign):
-        return all(isinstance(t, ast.Attribute) and t.attr == "requires_grad" for t in stmt.targets)
-    call = stmt.value if isinstance(stmt, ast.Expr) else None
-    return isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in (
-        "requires_grad_", "retain_grad",
-    )  # fmt: skip
 
 
 def _acts(stmt: ast.stmt) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from ...rulebook.precedence import level_of
 from ..plan import Plan, Whole
@@ -12,9 +12,11 @@ from .flow import block_of
 from .functional import Line, Made, Ready
 from .gradcalls import GRAD, GradCall, bound_once, is_ones, is_scalar
 from .loops import fresh, indent_unit
+from .marking import is_mark, marks, marks_true
 from .steps import backward_calls
 from .text import indented
 
+VARIABLE = "torch.autograd.Variable"
 _INLINE = 60  # longer expressions get a function with a name
 _FACTOR = 12  # how tightly an operand of `*` binds
 
@@ -32,7 +34,8 @@ def write_line(line: Line) -> None:
         for name, made in ready.made.items():
             _substitute(line.plan, name, made, made in inline)
         _write_gradient(line, ready)
-    _unmark(line)
+    body = line.unit.tree.function(line.calls[0].stmt) or line.tree.root
+    unmark(line.plan, body, line.inputs)
     _drop_ones(line)
 
 
@@ -76,7 +79,17 @@ def _called(made: Made) -> str:
 
 
 def _remove(plan: Plan, stmt: ast.stmt) -> None:
+    """Take a statement out, and a `with torch.enable_grad():` that would be left empty."""
     plan.lines[stmt] = lambda _: []
+    around = plan.unit.tree.parents[stmt]
+    if not isinstance(around, ast.With) or not all(s in plan.lines and s not in plan.before for s in around.body):
+        return
+    heads = {i.context_expr: plan.unit.resolve(getattr(i.context_expr, "func", i.context_expr)) for i in around.items}
+    if set(heads.values()) == {"torch.enable_grad"} and not any(s is not stmt for s in around.body):
+        plan.taken |= {n for head in heads for n in ast.walk(head)}
+        plan.lines[around] = lambda _: []
+        for head in heads:
+            plan.found("JM002", head, "torch.enable_grad", "JAX differentiates what jax.grad is asked for")
 
 
 def _write_function(plan: Plan, made: Made) -> None:
@@ -117,11 +130,12 @@ def _statement(stmt: ast.stmt, writer: Writer) -> str:
     """A statement's text, without what was decided for the statement as a whole."""
     assert isinstance(stmt, (ast.Assign, ast.AugAssign))
     target = stmt.targets[0] if isinstance(stmt, ast.Assign) else stmt.target
-    sign = "=" if isinstance(stmt, ast.Assign) else f"{_sign(stmt)}="
+    sign = "=" if isinstance(stmt, ast.Assign) else f"{operator(stmt)}="
     return f"{ast.unparse(target).removeprefix('(').removesuffix(')')} {sign} {writer.at_level(stmt.value, 0, False)}"
 
 
-def _sign(stmt: ast.AugAssign) -> str:
+def operator(stmt: ast.AugAssign) -> str:
+    """`+` of `x += y`."""
     return ast.unparse(ast.BinOp(ast.Name("a"), stmt.op, ast.Name("b"))).removeprefix("a").removesuffix("b").strip()
 
 
@@ -209,36 +223,30 @@ def _scalar(line: Line, ready: Ready) -> bool:
     return is_scalar(unit, value) or unit.kind(call.output).name == "scalar"
 
 
-def _unmark(line: Line) -> None:
+def unmark(plan: Plan, body: ast.AST, names: Collection[str]) -> None:
     """`x.requires_grad_()` goes: the gradient says by what it is taken."""
-    plan, tree = line.plan, line.tree
-    names = set(line.inputs)
     text = "the gradient function says what is differentiated"
-    body = line.unit.tree.function(line.calls[0].stmt) or tree.root
     for stmt in [n for n in ast.walk(body) if isinstance(n, (ast.Expr, ast.Assign)) and n not in plan.lines]:
-        value = stmt.value
-        marked = value.func if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) else None
-        if isinstance(stmt, ast.Assign) and isinstance(stmt.targets[0], ast.Attribute):
-            marked = stmt.targets[0]
-        if marked is None or marked.attr not in ("requires_grad_", "requires_grad", "retain_grad"):
-            continue
-        if isinstance(value, ast.Call) and not _marks_true(value) and marked is value.func:
-            continue
-        owner = marked.value
-        if isinstance(owner, ast.Name) and owner.id in names and (isinstance(stmt, ast.Expr) or marked is not value):
+        if marks(stmt) in names:
             plan.taken |= set(ast.walk(stmt))
             plan.lines[stmt] = lambda _: []
-            plan.found("JM002", stmt, f"torch.Tensor.{marked.attr}", text)
-        elif isinstance(stmt, ast.Assign) and isinstance(stmt.targets[0], ast.Name) and stmt.targets[0].id in names:
-            plan.taken |= {value, marked}
+            plan.found("JM002", stmt, "torch.Tensor.requires_grad_", text)
+            continue
+        value = stmt.value
+        target = stmt.targets[0] if isinstance(stmt, ast.Assign) else None
+        if not isinstance(value, ast.Call) or not isinstance(target, ast.Name) or target.id not in names:
+            continue
+        if is_mark(value.func) and marks_true(value):
+            assert isinstance(value.func, ast.Attribute)
+            owner = value.func.value
+            plan.taken |= {value, value.func}
             plan.whole[value] = Whole(lambda w, o=owner: w.text(o), level_of(owner), (owner,))  # type: ignore[misc]
             plan.found("JM002", value, "torch.Tensor.requires_grad_", text)
-
-
-def _marks_true(call: ast.Call) -> bool:
-    """`requires_grad_()` or `requires_grad_(True)`."""
-    values = [*call.args, *(k.value for k in call.keywords)]
-    return all(isinstance(v, ast.Constant) and v.value is True for v in values)
+        elif plan.unit.resolve(value.func) == VARIABLE and value.args:
+            owner = value.args[0]
+            plan.taken |= {value, value.func, *(n for k in value.keywords for n in ast.walk(k))}
+            plan.whole[value] = Whole(lambda w, o=owner: w.text(o), level_of(owner), (owner,))  # type: ignore[misc]
+            plan.found("JM002", value, VARIABLE, text)
 
 
 def _drop_ones(line: Line) -> None:

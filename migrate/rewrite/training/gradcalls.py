@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ...read.unit import Unit
-from .helpers import called
+from .callees import called
 from .roles import NotPlain
 
 GRAD = "torch.autograd.grad"
@@ -17,6 +17,12 @@ _ORDER = (
 )  # fmt: skip
 _ONES = ("torch.ones", "torch.ones_like")
 _PLACED = frozenset(("to", "cuda", "cpu", "float", "double", "type_as", "type", "requires_grad_", "detach", "view"))
+_LOSSES = frozenset(
+    """
+    cross_entropy nll_loss mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy kl_div
+    binary_cross_entropy_with_logits poisson_nll_loss gaussian_nll_loss soft_margin_loss
+    """.split()  # noqa: SIM905
+)
 _NO_ARGUMENTS = ("torch.sum", "torch.mean", "torch.Tensor.sum", "torch.Tensor.mean")
 
 
@@ -142,12 +148,17 @@ def bound_once(unit: Unit, node: ast.expr) -> ast.expr:
 
 
 def is_scalar(unit: Unit, node: ast.expr) -> bool:
-    """Whether an expression is the sum or mean over all of something."""
-    if not isinstance(node, ast.Call) or node.keywords:
+    """Whether an expression is the sum or mean over all of something, or a loss of torch in its usual form."""
+    if not isinstance(node, ast.Call):
+        return False
+    dotted = unit.resolve(node.func) or ""
+    if dotted.removeprefix("torch.nn.functional.") in _LOSSES:
+        return not any(k.arg in (None, "reduction", "reduce", "size_average") for k in node.keywords)
+    if node.keywords:
         return False
     if isinstance(node.func, ast.Attribute) and node.func.attr in ("sum", "mean") and not node.args:
         return unit.resolve(node.func) is None
-    return unit.resolve(node.func) in _NO_ARGUMENTS and len(node.args) == 1
+    return dotted in _NO_ARGUMENTS and len(node.args) == 1
 
 
 def find_helpers(unit: Unit) -> dict[ast.FunctionDef, ast.Call]:

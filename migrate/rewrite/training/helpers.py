@@ -10,10 +10,11 @@ import ast
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ...read.facts import ClassFacts, FunctionFacts
+from ...read.facts import ClassFacts
 from ...read.unit import Unit
 from ..plan import Plan
-from .steps import Function, Routine, Zeros, backward_calls, is_backward
+from .callees import Function, called
+from .steps import Routine, Zeros, backward_calls, is_backward
 
 
 @dataclass(frozen=True)
@@ -153,34 +154,6 @@ def _changes(unit: Unit, name: str) -> bool:
         n.id == name and isinstance(unit.tree.parents[n], (ast.Attribute, ast.Subscript, ast.AugAssign, ast.Call))
         for n in unit.tree.all(ast.Name)
     )
-
-
-def called(unit: Unit, call: ast.Call) -> tuple[Function, Unit] | None:
-    """The project's own function, method or lambda that a call runs, and its file."""
-    func = call.func
-    if isinstance(func, ast.Lambda):
-        return func, unit
-    facts: object = unit.local(func) or unit.kind(func).facts
-    if isinstance(func, ast.Attribute) and not isinstance(facts, FunctionFacts):
-        facts = _method(unit, func)
-    if isinstance(facts, ClassFacts):
-        facts = facts.method("__call__")
-    if isinstance(facts, FunctionFacts):
-        return facts.node, facts.unit
-    if isinstance(func, ast.Name):
-        scope = unit.scope(func).lookup(func.id)
-        for binding in scope.bindings.get(func.id, []) if scope is not None else []:
-            stmt = unit.tree.parents.get(binding.node)
-            if isinstance(stmt, ast.Assign) and isinstance(stmt.value, ast.Lambda):
-                return stmt.value, unit
-    return None
-
-
-def _method(unit: Unit, func: ast.Attribute) -> FunctionFacts | None:
-    owner = unit.kind(func.value).facts
-    if ast.unparse(func.value) == "self":
-        owner = unit.classes.get(unit.tree.class_of(func))  # type: ignore[arg-type]
-    return owner.method(func.attr) if isinstance(owner, ClassFacts) else None
 
 
 def acts(unit: Unit, code: ast.AST, seen: set[ast.AST] | None = None) -> bool:

@@ -100,6 +100,8 @@ def _segment(plan: Plan, routines: Sequence[Routine], block: Sequence[ast.stmt],
             raise NotTraced("gradients are carried from one turn of the loop to the next")
         if any(u.block is not block for u in routine.updates):
             raise NotTraced("the step is spread over several blocks")
+        if routine.reads:
+            raise NotTraced("parameters' gradients are read by name")
         if any(p.source.arrays for p in routine.passes):
             raise NotTraced("it trains single tensors")
         for one in routine.passes:

@@ -15,6 +15,7 @@ from .slices import Region, Split
 from .sources import Source
 from .steps import Pass, Routine, Update
 from .text import indented
+from .walks import plan_uses
 
 _COMPOUND = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.Match)
 _WIDTH = 120
@@ -64,6 +65,7 @@ def plan_routine(
     for one in routine.passes:
         write_pass(plan, one, pass_names(plan, one, grads, several=several))
         _report_pass(plan, one)
+    plan_uses(plan, routine.reads, grads)
     for clip in routine.clips:
         plan_clip(plan, clip, grads)
     for update in routine.updates:
@@ -263,7 +265,7 @@ def gradient_lines(plan: Plan, one: Pass, names: Names) -> list[str]:
     """`(loss, aux), grads = nnx.value_and_grad(loss_fn, has_aux=True)(model)` in the form that this pass needs, and the
     sums with gradients that are there already."""
     first = _differentiated(one)
-    space = "nnx" if one.source.models else "jax"
+    space = "nnx" if one.source.models or one.region.others else "jax"
     options = [names.loss_fn]
     if len(first) > 1:
         options.append(f"argnums=({', '.join(map(str, range(len(first))))})")

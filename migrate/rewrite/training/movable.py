@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from ...read.facts import FunctionFacts
 from ..plan import Plan
+from .callees import called
 from .flow import GROWING, behind, root_name, uses
 from .roles import NotPlain, has_parameters, is_model
 from .sources import Source
@@ -98,6 +99,13 @@ def _call(plan: Plan, node: ast.Call, source: Source, carrying: set[str]) -> Non
     if isinstance(func, ast.Attribute) and func.attr in _HOST and uses(func.value).reads & carrying:
         raise NotPlain(f"`{ast.unparse(node)[:60]}` leaves the differentiated part")
     target = unit.kind(func).facts or unit.local(func)
+    for name in source.arrays:
+        if isinstance(target, FunctionFacts) and _reads_behind(target, name):
+            raise NotPlain(f"`{ast.unparse(func)}` reads {name} by itself: pass it as an argument")
+    made = called(unit, node)
+    if not isinstance(target, FunctionFacts) and made is not None and isinstance(made[0], ast.Lambda):
+        if lost := uses(made[0]).reads & {m.partition(".")[0] for m in (*source.models, *source.arrays)}:
+            raise NotPlain(f"`{ast.unparse(func)[:40]}` reads {min(lost)} by itself: pass it as an argument")
     for model in source.models:
         if model in behind(node):
             continue

@@ -279,14 +279,20 @@ def leaf_problem(unit: Unit, node: ast.expr, name: str, *, changes: bool) -> str
     marked = any(isinstance(v, ast.Constant) and v.value is True for v in flag) or _marks(made)
     if not marked and (unit.resolve(made.func) != "torch.nn.Parameter" or flag):
         return f"`{name}` is not made as a leaf with requires_grad=True"
-    if not changes:
-        return ""
+    if changes and known_elsewhere(unit, node, name):
+        return f"`{name}` is known by another name too"
+    return ""
+
+
+def known_elsewhere(unit: Unit, node: ast.expr, name: str) -> bool:
+    """Whether another name or container may hold the tensor of a name, or another function reads it."""
+    scope = unit.scope(node).lookup(name)
     for use in unit.tree.all(ast.Name):
         if use.id == name and isinstance(use.ctx, ast.Load):
             elsewhere = unit.scope(use) is not scope and unit.scope(use).lookup(name) is scope
             if elsewhere or (_kept(unit, use) and unit.tree.parents[use] is not unit.tree.parents[node]):
-                return f"`{name}` is known by another name too"
-    return ""
+                return True
+    return False
 
 
 def _made(unit: Unit, node: ast.expr, name: str) -> ast.Call | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping, Sequence
 
-from ...read.unit import Unit
 from ..plan import Plan
 from .between import Between
 from .clips import Clip, read_clip
@@ -23,6 +22,7 @@ from .separate import separate
 from .slices import Place, depends, find_region
 from .sources import Source
 from .steps import Pass, Routine, Update, Zeros, backward_arguments, backward_calls, method_owner
+from .walks import GradUse, check_uses, grad_uses, place_of
 
 States = Mapping[str, Mapping[Node, frozenset[str]]]
 
@@ -169,7 +169,6 @@ class Reader:
         return groups
 
     def _routine(self, texts: set[str], mine: list[Node], live: Mapping[Node, list[str]]) -> Routine:
-        _no_grad_reads(self.unit, self.function)
         order = [t for t in self.steps if t in texts]
         _no_shared(order, self.source)
         self._no_others(order)
@@ -180,7 +179,8 @@ class Reader:
             for nodes in self._runs(mine)
         ]
         updates = [self._update(t, n, states[t][n]) for t in order for n in self.steps[t]]
-        clips = self._clips(order, mine)
+        reads = self._reads(order, mine)
+        clips = self._clips(order, mine, reads)
         zeros: dict[ast.stmt, tuple[str, ...]] = {}
         for node in {n: None for t in order for n in self.gradients[t].zeros}:
             assert node.stmt is not None
@@ -191,7 +191,7 @@ class Reader:
             u for t in order for u in self.source[t].units if self._asked(self.events.entry, t, u, passes, updates)
         )
         cleared = {stmt: self.cleared[stmt] for stmt in zeros}
-        return Routine(self.function, tuple(passes), tuple(updates), zeros, tuple(clips), fresh, cleared)
+        return Routine(self.function, tuple(passes), tuple(updates), zeros, tuple(clips), fresh, cleared, tuple(reads))
 
     def _states(self, order: Sequence[str]) -> States:
         """What each gradient may be before each node. Raises NotPlain when gradients may be left from before
@@ -307,7 +307,29 @@ class Reader:
             stmt, self._driven(stmt), self.made[text], self.source[text], CLEAN in states, self.function, block
         )
 
-    def _clips(self, order: Sequence[str], mine: Sequence[Node]) -> list[Clip]:
+    def _reads(self, order: Sequence[str], mine: Sequence[Node]) -> list[GradUse]:
+        """Where gradients of these modules' parameters are read or changed by name. Each must follow a backward pass in
+        its block, and stand before they are set to zero again. Raises NotPlain."""
+        trained = [m for s in self.source.values() for m in s.models]
+        models = {m for t in order for m in self.source[t].models}
+        found = [u for u in grad_uses(self.unit, self.function, trained) if u.model in models or u.model not in trained]
+        for use in found:
+            if not any(self._follows(use, node, order) for node in mine):
+                raise NotPlain(f"`{ast.unparse(use.node)}` is read or written where its gradient has no name")
+        check_uses(self.plan, found)
+        return found
+
+    def _follows(self, use: GradUse, node: Node, order: Sequence[str]) -> bool:
+        """Whether the gradient that a backward pass adds has a name where `use` stands."""
+        assert node.stmt is not None
+        block = block_of(node.stmt, self.unit.tree.parents)
+        first, last = block.index(node.stmt), place_of(self.unit, use.node, block)
+        mine = [t for t in order if use.model in self.source[t].models]
+        zeros = {n.stmt for t in mine for n in self.gradients[t].zeros}
+        between = [s for part in block[first + 1 : last] for s in ast.walk(part)]
+        return bool(mine) and last > first and not any(s in zeros for s in between)
+
+    def _clips(self, order: Sequence[str], mine: Sequence[Node], reads: Sequence[GradUse]) -> list[Clip]:
         """The clipping statements of these gradients. Anything else between backward and step must leave them alone."""
         whole = Source()
         for source in self.source.values():
@@ -322,7 +344,9 @@ class Reader:
                     raise NotPlain("a clipping takes several optimizers' gradients together")
         acts: set[ast.stmt] = {n.stmt for n in self.events.nodes if n.stmt is not None}
         models = {m for t in order for m in self.source[t].models}
-        between = Between(self.unit, set(order), models, acts | {c.stmt for c in clips})
+        known = acts | {c.stmt for c in clips} | {self.unit.tree.statement(u.node) for u in reads}
+        known |= {s for u in reads for s in self.unit.tree.ancestors(u.node) if isinstance(s, (ast.For, ast.If))}
+        between = Between(self.unit, set(order), models, known)
         steps = {n.stmt for t in order for n in self.steps[t] if n.stmt is not None}
         for node in mine:
             assert node.stmt is not None
@@ -349,9 +373,3 @@ def _no_shared(order: Sequence[str], sources: Mapping[str, Source]) -> None:
     units = [u for t in order for u in sources[t].units]
     if len(set(units)) != len(units):
         raise NotPlain("two optimizers train the same module")
-
-
-def _no_grad_reads(unit: Unit, function: ast.AST) -> None:
-    for node in ast.walk(function):
-        if isinstance(node, ast.Attribute) and node.attr == "grad" and unit.resolve(node) is None:
-            raise NotPlain(f"`{ast.unparse(node)}` is read or written: in JAX gradients are values")

@@ -11,8 +11,8 @@ from ...read.kinds import Kind
 from ...read.needs import draws
 from ...read.unit import Unit
 from ..plan import Plan
+from .callees import called
 from .flow import uses
-from .helpers import called
 from .roles import NotPlain, is_model
 
 _WEIGHTED = frozenset(  # torch.nn classes whose random numbers are drawn when they are built, and none later

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...read.unit import Unit
+from .callees import Function
 from .clips import Clip
 from .optimizers import OptimizerCall
 from .roles import NotPlain
 from .scaling import scaled
 from .slices import Region
 from .sources import Source
-
-Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+from .walks import GradUse
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,8 @@ class Zeros:
 @dataclass(frozen=True)
 class Routine:
     """What belongs together in one function. `zeros` are the zero_grad statements with the units whose variable they
-    must set, `cleared` says what each of them does, `fresh` are the units whose variable begins as None."""
+    must set, `cleared` says what each of them does, `fresh` are the units whose variable begins as None, `reads` are
+    the places where parameters' gradients are read or changed by name."""
 
     function: ast.AST
     passes: tuple[Pass, ...]
@@ -71,6 +72,7 @@ class Routine:
     clips: tuple[Clip, ...]
     fresh: tuple[str, ...] = ()
     cleared: Mapping[ast.stmt, Zeros] = field(default_factory=dict)
+    reads: tuple[GradUse, ...] = ()
 
     @property
     def units(self) -> tuple[str, ...]:

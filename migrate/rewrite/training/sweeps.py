@@ -17,7 +17,7 @@ def plan_sweeps(plan: Plan) -> None:
         if not names or len(loop.body) != 1 or loop.orelse or not plan.alone(loop.body[0]):
             continue
         stmt = loop.body[0]
-        found = _written(stmt, names)
+        found = written(stmt, names)
         if (
             found is None
             or stmt in plan.lines
@@ -51,7 +51,7 @@ def _is_parameters(node: ast.expr) -> bool:
     )
 
 
-def _written(stmt: ast.stmt, names: list[str]) -> tuple[str, str] | None:
+def written(stmt: ast.stmt, names: list[str]) -> tuple[str, str] | None:
     """(name, new value) of a statement that writes to one of the names; None when it is not understood."""
     if isinstance(stmt, ast.Assign) and len(stmt.targets) == 1 and (name := _data(stmt.targets[0], names)):
         value = _value(stmt.value, names)

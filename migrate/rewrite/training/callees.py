@@ -1,0 +1,38 @@
+"""What a call runs, when that is the project's own."""
+
+from __future__ import annotations
+
+import ast
+
+from ...read.facts import ClassFacts, FunctionFacts
+from ...read.unit import Unit
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+
+def called(unit: Unit, call: ast.Call) -> tuple[Function, Unit] | None:
+    """The project's own function, method or lambda that a call runs, and its file."""
+    func = call.func
+    if isinstance(func, ast.Lambda):
+        return func, unit
+    facts: object = unit.local(func) or unit.kind(func).facts
+    if isinstance(func, ast.Attribute) and not isinstance(facts, FunctionFacts):
+        facts = _method(unit, func)
+    if isinstance(facts, ClassFacts):
+        facts = facts.method("__call__")
+    if isinstance(facts, FunctionFacts):
+        return facts.node, facts.unit
+    if isinstance(func, ast.Name):
+        scope = unit.scope(func).lookup(func.id)
+        for binding in scope.bindings.get(func.id, []) if scope is not None else []:
+            stmt = unit.tree.parents.get(binding.node)
+            if isinstance(stmt, ast.Assign) and isinstance(stmt.value, ast.Lambda):
+                return stmt.value, unit
+    return None
+
+
+def _method(unit: Unit, func: ast.Attribute) -> FunctionFacts | None:
+    owner = unit.kind(func.value).facts
+    if ast.unparse(func.value) == "self":
+        owner = unit.classes.get(unit.tree.class_of(func))  # type: ignore[arg-type]
+    return owner.method(func.attr) if isinstance(owner, ClassFacts) else None

@@ -1,0 +1,324 @@
+"""`x.grad` after a backward pass: attacks, saliency, updates by hand, walks; what is not proved is left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+from converted import arrays, convert, under_jax, under_torch
+from flax import nnx
+
+from jaxmigrate.layers.library.base import load_state_dict, state_dict
+
+HEAD = """import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc1 = nn.Linear(4, 8)
+        self.fc2 = nn.Linear(8, 3)
+
+    def forward(self, x):
+        return F.log_softmax(self.fc2(torch.tanh(self.fc1(x))), dim=1)
+
+
+"""
+PROGRAMS = {
+    "saliency": """
+def run(model: Net, x: torch.Tensor, y: torch.Tensor):
+    model.eval()
+    x.requires_grad_()
+    scores = model(x)
+    score = scores[0, 1]
+    score.backward()
+    return x.grad.abs().max(dim=1)[0]
+""",
+    "fgsm": """
+def run(model: Net, x: torch.Tensor, y: torch.Tensor):
+    data = x.clone()
+    data.requires_grad = True
+    output = model(data)
+    loss = F.nll_loss(output, y)
+    model.zero_grad()
+    loss.backward()
+    return torch.clamp(data + 0.1 * data.grad.data.sign(), 0, 1) + output.mean()
+""",
+    "pgd": """
+def run(model: Net, x: torch.Tensor, y: torch.Tensor):
+    x_adv = x.clone().detach()
+    for _ in range(4):
+        x_adv.requires_grad_()
+        loss = F.nll_loss(model(x_adv), y)
+        model.zero_grad()
+        loss.backward()
+        with torch.no_grad():
+            x_adv = x_adv + 0.02 * x_adv.grad.sign()
+            x_adv = torch.min(torch.max(x_adv, x - 0.05), x + 0.05)
+        x_adv = x_adv.detach()
+    return x_adv
+""",
+    "pgd by autograd.grad": """
+def run(model: Net, x: torch.Tensor, y: torch.Tensor):
+    x_adv = x.detach() + 0.001
+    for _ in range(4):
+        x_adv.requires_grad_()
+        with torch.enable_grad():
+            loss = F.nll_loss(model(x_adv), y)
+        grad = torch.autograd.grad(loss, [x_adv])[0]
+        x_adv = x_adv.detach() + 0.02 * torch.sign(grad.detach())
+        x_adv = torch.min(torch.max(x_adv, x - 0.05), x + 0.05)
+    return x_adv
+""",
+    "weights changed by hand": """
+def run(model: Net, x: torch.Tensor, y: torch.Tensor):
+    w1 = torch.full((4, 5), 0.3, requires_grad=True)
+    w2 = torch.full((5, 1), 0.2, requires_grad=True)
+    for t in range(5):
+        y_pred = x.mm(w1).clamp(min=0).mm(w2)
+        loss = (y_pred - 1.0).pow(2).sum()
+        loss.backward()
+        with torch.no_grad():
+            w1 -= 0.01 * w1.grad
+            w2 -= 0.01 * w2.grad
+            w1.grad.zero_()
+            w2.grad = None
+    return w1.sum() + w2
+""",
+    "cleared before": """
+def run(model: Net, x: torch.Tensor, y: torch.Tensor):
+    w = torch.ones(4, requires_grad=True)
+    norms = []
+    for t in range(3):
+        if w.grad is not None:
+            w.grad.zero_()
+        loss = ((x * w) ** 2).sum()
+        loss.backward()
+        norms.append(w.grad.norm())
+        w.data -= 0.1 * w.grad.data
+    return torch.stack(norms).sum() + w
+""",
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_gradients_are_those_of_torch(name: str, tmp_path: Path) -> None:
+    source = HEAD + PROGRAMS[name].lstrip()
+    converted = convert(source)
+    assert converted.left == []
+    original, ours = under_torch(source), under_jax(converted, tmp_path)
+    model, twin = original.Net(), ours.Net(rngs=nnx.Rngs(0))
+    load_state_dict(twin, arrays(model.state_dict()))
+    rng = np.random.default_rng(5)
+    x, y = rng.random((5, 4), np.float32), rng.integers(0, 3, 5)
+    want = original.run(model, torch.tensor(x), torch.tensor(y))
+    got = ours.run(twin, jnp.array(x), jnp.array(y))
+    np.testing.assert_allclose(np.asarray(got), want.detach().numpy(), rtol=2e-5, atol=2e-6)
+
+
+LEFT = {
+    "accumulates over the loop": """
+    for t in range(3):
+        loss = ((x * w) ** 2).sum()
+        loss.backward()
+        w.data -= 0.1 * w.grad
+""",
+    "read once it is zero": """
+    loss = ((x * w) ** 2).sum()
+    loss.backward()
+    w.grad.zero_()
+    g = w.grad.norm()
+""",
+    "read before": """
+    for t in range(3):
+        if t:
+            print(w.grad)
+        w.grad = None
+        loss = ((x * w) ** 2).sum()
+        loss.backward()
+""",
+    "not always cleared": """
+    for t in range(3):
+        loss = ((x * w) ** 2).sum()
+        loss.backward()
+        g = w.grad.norm()
+        if t > 1:
+            w.grad.zero_()
+""",
+    "left out by continue": """
+    for t in range(3):
+        loss = ((x * w) ** 2).sum()
+        loss.backward()
+        if w.grad.norm() > 1:
+            continue
+        w.grad.zero_()
+""",
+    "another backward": """
+    (x * w).sum().backward()
+    loss = ((x * w) ** 2).sum()
+    loss.backward()
+    g = w.grad.norm()
+""",
+    "read by another name": """
+    f = lambda v: (v * w).sum()
+    loss = f(x) + w.sum()
+    loss.backward()
+    g = w.grad.norm()
+""",
+    "an intermediate of another": """
+    v = w * 2
+    v.retain_grad()
+    loss = (v * x).sum()
+    loss.backward()
+    g = v.grad + w.grad
+""",
+}
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_what_is_not_proved_is_left(name: str) -> None:
+    head = "import torch\n\n\ndef run(x: torch.Tensor):\n    w = torch.ones(4, requires_grad=True)\n"
+    converted = convert(head + LEFT[name].lstrip("\n") + "    return w\n")
+    assert any("JM208 training step left" in line for line in converted.left)
+    assert ".backward()" in converted.text
+
+
+def test_a_function_that_reads_the_tensor_by_itself_is_left() -> None:
+    source = """import torch
+
+w = torch.ones(4, requires_grad=True)
+
+
+def f(x: torch.Tensor):
+    return (x * w).sum()
+
+
+for _ in range(3):
+    loss = f(torch.ones(4)) + w.sum()
+    loss.backward()
+    with torch.no_grad():
+        w -= 0.1 * w.grad
+        w.grad.zero_()
+"""
+    assert any("reads w by itself" in line for line in convert(source).left)
+
+
+WALKS = """import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc1 = nn.Linear(4, 8)
+        self.fc2 = nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.fc2(torch.tanh(self.fc1(x)))
+
+
+def logged(model: Net, x: torch.Tensor, y: torch.Tensor):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    log = []
+    for step in range(3):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        total_norm = 0.0
+        for p in model.parameters():
+            if p.grad is not None:
+                param_norm = p.grad.data.norm(2)
+                total_norm += param_norm.item() ** 2
+        total_norm = total_norm ** 0.5
+        for p in model.parameters():
+            p.grad.data.clamp_(-0.1, 0.1)
+        for p in model.parameters():
+            p.grad *= 0.5
+        for name, p in model.named_parameters():
+            if "bias" in name:
+                log.append(p.grad.abs().sum().item() + p.abs().sum().item())
+        optimizer.step()
+        log.append(model.fc1.weight.grad.norm().item() + total_norm)
+        log.append(max(p.grad.max().item() for p in model.parameters()))
+    return log
+
+
+def by_hand(model: Net, x: torch.Tensor, y: torch.Tensor):
+    losses = []
+    for step in range(3):
+        model.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        with torch.no_grad():
+            for param in model.parameters():
+                param -= 0.1 * param.grad
+        losses.append(loss.item())
+    return losses
+
+
+def by_data(model: Net, x: torch.Tensor, y: torch.Tensor):
+    losses = []
+    for step in range(3):
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        for f in model.parameters():
+            f.data.sub_(f.grad.data * 0.1)
+            f.grad.zero_()
+        losses.append(loss.item())
+    return losses
+
+
+def beside_an_optimizer(model: Net, x: torch.Tensor, y: torch.Tensor):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    losses = []
+    for step in range(3):
+        loss = F.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        for p in model.parameters():
+            p.data.add_(p.grad, alpha=-0.05)
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+"""
+
+
+@pytest.mark.parametrize("name", ["logged", "by_hand", "by_data", "beside_an_optimizer"])
+def test_walks_over_parameters(name: str, tmp_path: Path) -> None:
+    converted = convert(WALKS)
+    assert converted.left == []
+    original, ours = under_torch(WALKS), under_jax(converted, tmp_path)
+    model, twin = original.Net(), ours.Net(rngs=nnx.Rngs(0))
+    load_state_dict(twin, arrays(model.state_dict()))
+    rng = np.random.default_rng(5)
+    x, y = rng.random((5, 4), np.float32), rng.integers(0, 3, 5)
+    want = getattr(original, name)(model, torch.tensor(x), torch.tensor(y))
+    np.testing.assert_allclose(getattr(ours, name)(twin, jnp.array(x), jnp.array(y)), want, rtol=2e-5)
+    after = arrays(model.state_dict())
+    for key, value in state_dict(twin).items():
+        np.testing.assert_allclose(value, after[key], rtol=2e-4, atol=2e-6)
+
+
+HALVED = "for p in model.parameters():\n            p.grad *= 0.5\n"
+ZERO, NORM = "        optimizer.zero_grad()\n", "        total_norm = 0.0\n"
+LEFT_WALKS = {
+    "of the turn before": (ZERO, f"        print([p.grad for p in model.parameters()])\n{ZERO}"),
+    "set to zero before it is read": (NORM, f"{NORM}        model.zero_grad()\n"),
+    "changed by more": (HALVED, HALVED.replace("0.5", "p.abs().sum()")),
+    "changed beside something else": (HALVED, f"{HALVED}            log.append(p.sum().item())\n"),
+    "of other parameters": (HALVED, HALVED.replace("model.parameters", "model.fc1.parameters")),
+}
+
+
+@pytest.mark.parametrize("name", LEFT_WALKS)
+def test_walks_that_are_not_followed_are_left(name: str) -> None:
+    old, new = LEFT_WALKS[name]
+    assert old in WALKS
+    converted = convert(WALKS.replace(old, new, 1))
+    assert any("JM208 training step left" in line for line in converted.left)
