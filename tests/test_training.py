@@ -312,7 +312,7 @@ REFUSED = {
     "has effects": [ZERO, "out = model(x)", "print(out.shape)", "loss = criterion(out, y)", BACK, STEP],
     "changes an object": [ZERO, "out = model(x)", "out_list[0] = out", "loss = criterion(out, y)", BACK, STEP],
     "may touch the gradients": [ZERO, LOSS, BACK, "show(model)", STEP],
-    "`p.grad`": [ZERO, LOSS, BACK, STEP, "print([p.grad for p in model.parameters()])"],
+    "`p.grad`": ["print([p.grad for p in model.parameters()])", ZERO, LOSS, BACK, STEP],
     "closure": [ZERO, LOSS, BACK, "opt.step(lambda: loss)"],
     "needs a number": [ZERO, "out = model(x)", "k = float(out.sum())", "loss = criterion(out, y) * k", BACK, STEP],
     "under torch.profiler": [ZERO, f"with torch.profiler.profile():{BLOCK}{LOSS}", BACK, STEP],

@@ -189,7 +189,7 @@ def _renamed(stmt: ast.stmt, name: str, to: str) -> ast.stmt | None:
             return self.generic_visit(node)
 
     result = Names().visit(copy.deepcopy(stmt))
-    return result if seen else None  # type: ignore[no-any-return]
+    return result if seen else None
 
 
 def _check(plan: Plan, uses: Sequence[GradUse]) -> None:
