@@ -6,6 +6,7 @@ from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
 import torch
 from converted import convert, under_jax, under_torch
 
@@ -57,7 +58,21 @@ def test_marks_go_with_their_lines(tmp_path: Path) -> None:
     np.testing.assert_allclose(twin(jnp.asarray(x)), model(torch.tensor(x)).detach().numpy(), atol=1e-6)
 
 
-def test_a_mark_with_a_comment_stays() -> None:
-    converted = convert("import torch\n\n@torch.jit.ignore  # eagerly\ndef f(x: torch.Tensor):\n    return x.cos()\n")
-    assert [f.code for f in converted.findings if f.name == "torch.jit.ignore"] == ["JM204"]
-    assert "@torch.jit.ignore  # eagerly" in converted.text
+def test_comments_of_marks_stay() -> None:
+    body = "def f(x: torch.Tensor, n: BroadcastingList2[int]):\n    return x.cos()\n"
+    head = "import torch\nfrom torch.jit.annotations import BroadcastingList2\n\n"
+    converted = convert(f"{head}@torch.jit.ignore  # eagerly\n{body}")
+    assert not converted.left
+    assert "\n# eagerly\ndef f(x: jax.Array, n: int | list[int]):\n" in converted.text
+    converted = convert(f"{head}@torch.compiler.disable(  # eagerly\n)\n{body}")
+    assert [f.code for f in converted.findings if f.name == "torch.compiler.disable"] == ["JM204"]
+
+
+def test_torch_home_is_where_torch_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = "import torch\n\ndef homes():\n    return torch.hub._get_torch_home(), torch.hub.get_dir()\n"
+    theirs, ours = under_torch(source), under_jax(convert(source), tmp_path)
+    assert ours.homes() == theirs.homes()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert ours.homes() == theirs.homes() == (str(tmp_path / "torch"), str(tmp_path / "torch" / "hub"))
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "home"))
+    assert ours.homes() == theirs.homes() == (str(tmp_path / "home"), str(tmp_path / "home" / "hub"))

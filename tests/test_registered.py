@@ -13,6 +13,9 @@ import torch
 from converted import convert, under_jax, under_torch
 
 from jaxmigrate.layers.library.base import load_state_dict
+from jaxmigrate.project import convert_files
+from jaxmigrate.read.source import Source
+from jaxmigrate.rulebook import load_rules
 
 REGISTRY = """
 import inspect
@@ -151,3 +154,12 @@ def test_imports_that_only_functions_need_move_into_them(tmp_path: Path) -> None
 def test_imports_that_the_module_needs_stay(needed: str) -> None:
     text = convert(f"{LEFT}\n{needed}\n").text
     assert "\nimport torch\n" in text and "\n        import torch" not in text, text
+
+
+def test_a_star_import_takes_only_what_is_public(tmp_path: Path) -> None:
+    files = [Source("pkg/__init__.py", "from .a import *\n"), Source("pkg/a.py", f"__all__ = ['Net']\n{LEFT}")]
+    outcomes = {o.path: o.after for o in convert_files(files, load_rules()).outcomes}
+    assert "\nimport torch\n" not in outcomes["pkg/a.py"]
+    files[1] = Source("pkg/a.py", LEFT)
+    outcomes = {o.path: o.after for o in convert_files(files, load_rules()).outcomes}
+    assert "\nimport torch\n" in outcomes["pkg/a.py"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from ..rulebook.precedence import level_of
 from .decorators import remove_decorator
@@ -26,6 +27,8 @@ _GONE = {
     "torch._dynamo.allow_in_graph": _TRACED,
 }
 
+_ONE_OR_MORE = re.compile(r"torch\.(jit\.annotations|_jit_internal)\.BroadcastingList[1-6]")
+
 
 def plan_marks(plan: Plan) -> None:
     """Remove decorators that are marks, the statement `torch.fx.wrap("name")`, and `torch.jit.Final` of annotations."""
@@ -46,7 +49,13 @@ def plan_marks(plan: Plan) -> None:
             plan.lines[stmt] = lambda _: []
             plan.found("JM002", call, "torch.fx.wrap", _TRACED)
     for node in tree.all(ast.Subscript):
-        if plan.unit.resolve(node.value) == "torch.jit.Final" and node not in plan.taken:
+        dotted = plan.unit.resolve(node.value) or ""
+        if _ONE_OR_MORE.fullmatch(dotted) and node not in plan.taken:
+            text = tree.segment(node.slice)
+            plan.taken |= set(tree.walk(node))
+            plan.replace(node, f"{text} | list[{text}]", 5)
+            plan.found("JM002", node, dotted, "a mark for TorchScript: one for all dimensions, or a list")
+        if dotted == "torch.jit.Final" and node not in plan.taken:
             inner = node.slice
             plan.taken |= {node, *tree.walk(node.value)}
             plan.whole[node] = Whole(lambda writer, kept=inner: writer.text(kept), level_of(inner), (inner,))  # type: ignore[misc]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
+from ..read.reexports import exported
 from ..read.scopes import Scopes
 from ..read.source import Tree
 from .imports import Written, apply_edits, binds, leads_to_torch, read_in_strings, shrink
@@ -40,7 +41,7 @@ def narrow_imports(plan: Plan, written: Written) -> str:
     module holds it there.
     """
     unit = plan.unit
-    if not written.left or written.text == unit.source.text or _handed_on_by_star(plan):
+    if not written.left or written.text == unit.source.text:
         return written.text
     tree = Tree(written.text, placed=False)
     scopes = Scopes(tree.root, unit.scopes.package)
@@ -52,6 +53,9 @@ def narrow_imports(plan: Plan, written: Written) -> str:
         if leads_to_torch(stmt, alias)
     ]
     names = {i.name for i in imports}
+    public = exported(tree.root)
+    if _handed_on_by_star(plan) and (public is None or names & public):
+        return written.text
     if not names or names & read_in_strings(tree) or not all(_only_imported(scopes, n) for n in names):
         return written.text
     places = _places(tree, scopes, names)

@@ -3,6 +3,8 @@
 import bisect
 import itertools
 import math
+import os
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -258,3 +260,9 @@ class DataLoader:
         while batch := list(itertools.islice(samples, self.batch_size)):
             if len(batch) == self.batch_size or not self.drop_last:
                 yield self.collate_fn(batch)
+
+
+def torch_home(*parts):
+    """The folder where torch keeps what it downloads: TORCH_HOME, or `torch` in XDG_CACHE_HOME or ~/.cache."""
+    cache = Path(os.getenv("XDG_CACHE_HOME", "~/.cache"), "torch")
+    return str(Path(os.getenv("TORCH_HOME", cache), *parts).expanduser())
