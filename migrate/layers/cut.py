@@ -37,6 +37,7 @@ _ORDER = (
     "parametrize",
     "padding",
     "pooling",
+    "fractional",
     "adaptive",
     "functional",
     "loss",

@@ -111,7 +111,7 @@ def draws(row: Row | None, catalogue: Mapping[str, Layer], node: ast.Call | None
         parameter = key_parameter(row, entry)
         if not parameter:
             return ""
-        return "draw" if parameter not in entry.defaults or _asks_dropout(node) else ""
+        return "draw" if parameter not in entry.defaults or _asks_dropout(row, node) else ""
     return "draw" if any("key" in o.template.required for o in row.options) else ""
 
 
@@ -123,12 +123,14 @@ def key_parameter(row: Row, entry: Layer) -> str:
     return "key" if "key" in entry.params and not own else ""
 
 
-def _asks_dropout(node: ast.Call | None) -> bool:
-    """Whether a call gives a dropout rate that is not the literal 0."""
-    if node is None:
+def _asks_dropout(row: Row, node: ast.Call | None) -> bool:
+    """Whether a call gives a dropout rate that is not the literal 0, and does not say that it does not train."""
+    if node is None or row.signature is None:
         return False
-    rates = [k.value for k in node.keywords if k.arg in ("dropout_p", "p")] or node.args[4:5]
-    return any(not (isinstance(r, ast.Constant) and not r.value) for r in rates)
+    given = dict(zip(row.signature.by_name, node.args, strict=False)) | {k.arg or "": k.value for k in node.keywords}
+    rate, training = given.get("dropout_p"), given.get("training")
+    off = any(isinstance(v, ast.Constant) and not v.value for v in (rate, training))
+    return rate is not None and not off
 
 
 def _copies(needs: Needs) -> None:

@@ -15,6 +15,81 @@ def _additive(mask, dtype):
     return jnp.where(mask, -jnp.inf, 0).astype(dtype) if mask.dtype == bool else mask
 
 
+def _with_rows(rows, bias, add_zero):
+    """Keys or values (N, S, E) with the learnt row and the row of zeros that were asked for."""
+    shape = rows.shape[0], 1, rows.shape[-1]
+    if bias is not None:
+        rows = jnp.concatenate([rows, jnp.broadcast_to(bias, shape)], 1)
+    return jnp.concatenate([rows, jnp.zeros(shape, rows.dtype)], 1) if add_zero else rows
+
+
+def _weights(q, k, v, num_heads, key_padding_mask, attn_mask, need_weights):
+    """The weights (N, heads, L, S) of the values, and the values by head. The masks never block what _with_rows added."""
+    q, k, v = (x.reshape(*x.shape[:2], num_heads, -1).swapaxes(1, 2) for x in (q, k, v))
+    scores = q @ k.swapaxes(-1, -2) / math.sqrt(q.shape[-1])
+    if attn_mask is not None:
+        mask = _additive(attn_mask, q.dtype)
+        if mask.ndim == 3:
+            mask = mask.reshape(-1, num_heads, *mask.shape[1:])
+        scores = scores + jnp.pad(mask, [(0, 0)] * (mask.ndim - 1) + [(0, k.shape[-2] - mask.shape[-1])])
+    if key_padding_mask is not None:
+        mask = _additive(key_padding_mask, q.dtype)
+        scores = scores + jnp.pad(mask, [(0, 0), (0, k.shape[-2] - mask.shape[-1])])[:, None, None]
+    if need_weights or (attn_mask is None and key_padding_mask is None):
+        return jax.nn.softmax(scores, -1), v
+    blocked = jnp.isneginf(scores).all(-1, keepdims=True)
+    return jnp.where(blocked, 0, jax.nn.softmax(jnp.where(blocked, 0, scores), -1)), v
+
+
+def multi_head_attention_forward(
+    query,
+    key,
+    value,
+    embed_dim_to_check,
+    num_heads,
+    in_proj_weight,
+    in_proj_bias,
+    bias_k,
+    bias_v,
+    add_zero_attn,
+    dropout_p,
+    out_proj_weight,
+    out_proj_bias,
+    training=True,
+    key_padding_mask=None,
+    need_weights=True,
+    attn_mask=None,
+    use_separate_proj_weight=False,
+    q_proj_weight=None,
+    k_proj_weight=None,
+    v_proj_weight=None,
+    average_attn_weights=True,
+    *,
+    dropout_key=None,
+):
+    """Attention over (L, N, E) or (L, E) with the given weights. A boolean mask is True where a position is blocked.
+
+    `dropout_key` is needed when dropout_p is above 0 in training.
+    """
+    batched = query.ndim == 3
+    query, key, value = (x.swapaxes(0, 1) if batched else x[None] for x in (query, key, value))
+    if key_padding_mask is not None and not batched:
+        key_padding_mask = key_padding_mask[None]
+    projections = (q_proj_weight, k_proj_weight, v_proj_weight)
+    projections = projections if use_separate_proj_weight else jnp.split(in_proj_weight, 3)
+    biases = (0, 0, 0) if in_proj_bias is None else jnp.split(in_proj_bias, 3)
+    q, k, v = (x @ w.T + b for x, w, b in zip((query, key, value), projections, biases, strict=True))
+    k, v = _with_rows(k, bias_k, add_zero_attn), _with_rows(v, bias_v, add_zero_attn)
+    weights, v = _weights(q, k, v, num_heads, key_padding_mask, attn_mask, need_weights)
+    if training and dropout_p:
+        weights = dropout(weights, dropout_key, dropout_p)
+    out = (weights @ v).swapaxes(1, 2).reshape(q.shape) @ out_proj_weight.T
+    out = out if out_proj_bias is None else out + out_proj_bias
+    weights = weights.mean(1) if average_attn_weights else weights
+    out, weights = (out.swapaxes(0, 1), weights) if batched else (out[0], weights[0])
+    return out, weights if need_weights else None
+
+
 class MultiheadAttention(nnx.Module):
     """Attention with projections of queries, keys and values. A boolean mask is True where a position is blocked.
 
@@ -69,27 +144,6 @@ class MultiheadAttention(nnx.Module):
         biases = (0, 0, 0) if self.in_proj_bias is None else jnp.split(self.in_proj_bias[...], 3)
         return [x @ w.T + b for x, w, b in zip((query, key, value), weights, biases, strict=True)]
 
-    def _extend(self, rows, bias):
-        """Keys or values (N, S, E) with the learnt row and the row of zeros that were asked for."""
-        shape = rows.shape[0], 1, self.embed_dim
-        if bias is not None:
-            rows = jnp.concatenate([rows, jnp.broadcast_to(bias, shape)], 1)
-        return jnp.concatenate([rows, jnp.zeros(shape, rows.dtype)], 1) if self.add_zero_attn else rows
-
-    def _scores(self, q, k, key_padding_mask, attn_mask):
-        """Scores (N, heads, L, S) with the masks added; rows that _extend added are never blocked."""
-        scores = q @ k.swapaxes(-1, -2) / math.sqrt(self.head_dim)
-        if attn_mask is not None:
-            mask = _additive(attn_mask, q.dtype)
-            if mask.ndim == 3:
-                mask = mask.reshape(-1, self.num_heads, *mask.shape[1:])
-            extra = k.shape[-2] - mask.shape[-1]
-            scores = scores + jnp.pad(mask, [(0, 0)] * (mask.ndim - 1) + [(0, extra)])
-        if key_padding_mask is not None:
-            mask = _additive(key_padding_mask, q.dtype)
-            scores = scores + jnp.pad(mask, [(0, 0), (0, k.shape[-2] - mask.shape[-1])])[:, None, None]
-        return scores
-
     def __call__(
         self,
         query,
@@ -110,17 +164,12 @@ class MultiheadAttention(nnx.Module):
         elif not self.batch_first:
             query, key, value = (x.swapaxes(0, 1) for x in (query, key, value))
         q, k, v = self._project(query, key, value)
-        k, v = self._extend(k, _array(self.bias_k)), self._extend(v, _array(self.bias_v))
-        q, k, v = (x.reshape(*x.shape[:2], self.num_heads, -1).swapaxes(1, 2) for x in (q, k, v))
-        scores = self._scores(q, k, key_padding_mask, attn_mask)
-        if need_weights or (attn_mask is None and key_padding_mask is None):
-            weights = jax.nn.softmax(scores, -1)
-        else:
-            blocked = jnp.isneginf(scores).all(-1, keepdims=True)
-            weights = jnp.where(blocked, 0, jax.nn.softmax(jnp.where(blocked, 0, scores), -1))
+        k = _with_rows(k, _array(self.bias_k), self.add_zero_attn)
+        v = _with_rows(v, _array(self.bias_v), self.add_zero_attn)
+        weights, v = _weights(q, k, v, self.num_heads, key_padding_mask, attn_mask, need_weights)
         if self.dropout and not self.deterministic:
             weights = dropout(weights, self.rngs(), self.dropout)
-        out = self.out_proj((weights @ v).swapaxes(1, 2).reshape(query.shape[0], -1, self.embed_dim))
+        out = self.out_proj((weights @ v).swapaxes(1, 2).reshape(q.shape))
         if average_attn_weights:
             weights = weights.mean(1)
         if not batched:

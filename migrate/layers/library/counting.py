@@ -30,12 +30,14 @@ def aminmax(input, *, dim=None, keepdim=False):
 
 def histogram(input, bins, *, range=None, weight=None, density=False):
     """How much is in each bin; `bins` is their number or their edges."""
+    range = (0, 1) if range is None and not input.size else range
     return Histogram(*jnp.histogram(input, bins, range, weight, density))
 
 
 def histogramdd(input, bins, *, range=None, weight=None, density=False):
     """How much is in each cell of a grid, for the points in the last dimension."""
     points = input.reshape(-1, input.shape[-1])
+    range = (0, 1) * points.shape[-1] if range is None and not input.size else range
     spans = None if range is None else list(zip(range[::2], range[1::2], strict=True))
     weight = None if weight is None else weight.reshape(-1)
     hist, edges = jnp.histogramdd(points, bins, spans, weight, density)
@@ -45,9 +47,8 @@ def histogramdd(input, bins, *, range=None, weight=None, density=False):
 def unique_consecutive(input, return_inverse=False, return_counts=False, dim=None):
     """The input without what equals its predecessor; when asked for, which run each came from and how long runs are."""
     rows = input.reshape(-1) if dim is None else jnp.moveaxis(input, dim, 0)
-    new = (
-        jnp.append(True, (rows[1:] != rows[:-1]).reshape(len(rows) - 1, -1).any(1)) if len(rows) else jnp.zeros(0, bool)
-    )
+    changes = (rows[1:] != rows[:-1]).any(tuple(range(1, rows.ndim)))
+    new = jnp.append(True, changes) if len(rows) else jnp.zeros(0, bool)
     found = [rows[new] if dim is None else jnp.moveaxis(rows[new], 0, dim)]
     if return_inverse:
         inverse = jnp.cumsum(new) - 1

@@ -29,6 +29,15 @@ class Solution(NamedTuple):
     info: Any
 
 
+class LeastSquares(NamedTuple):
+    """The solution, the squared lengths of what it leaves, and the rank and the singular values of the matrix."""
+
+    solution: Any
+    residuals: Any
+    rank: Any
+    singular_values: Any
+
+
 class PackedLU(NamedTuple):
     """Both factors in one matrix, the pivots counted from 1, and 0 or the place of the first pivot that is zero."""
 
@@ -47,7 +56,8 @@ def lu_factor_ex(A):
     """The factors of A in one matrix, pivots that count from 1, and the place (from 1) of the first zero pivot or 0."""
     LU, pivots = lu_factor(A)
     zero = jnp.diagonal(LU, 0, -2, -1) == 0
-    return PackedLU(LU, pivots, jnp.where(zero.any(-1), zero.argmax(-1) + 1, 0).astype(jnp.int32))
+    before = jnp.cumprod(~zero, -1, dtype=jnp.int32).sum(-1)
+    return PackedLU(LU, pivots, jnp.where(zero.any(-1), before + 1, 0))
 
 
 def inv_ex(A):
@@ -58,6 +68,20 @@ def inv_ex(A):
 def solve_ex(A, B, *, left=True):
     """X with A X = B, or X A = B; `info` is the place (from 1) of the first zero pivot of A, or 0."""
     return Solution(solve(A, B, left=left), lu_factor_ex(A).info)
+
+
+def lstsq(A, B, rcond=None, *, driver="gelsy"):
+    """The X of least length with the smallest |A X - B|. Where A has more rows than columns, `residuals` are the squared
+    lengths of A X - B; the driver "gels" gives no rank, and "gelss" and "gelsd" alone give singular values."""
+    vectors = B.ndim == A.ndim - 1 and B.shape == A.shape[:-1]
+    rows, columns = A.shape[-2:]
+    rcond = max(rows, columns) * jnp.finfo(A.dtype).eps if rcond is None else rcond
+    B = B[..., None] if vectors else B
+    solution = jnp.linalg.pinv(A, rtol=None if driver == "gels" else rcond) @ B
+    left = jnp.square(jnp.abs(A @ solution - B)).sum(-2) if rows > columns else jnp.zeros(0, A.dtype)
+    rank = jnp.zeros(0, int) if driver == "gels" else jnp.linalg.matrix_rank(A, rtol=rcond)
+    values = jnp.linalg.svdvals(A) if driver in ("gelss", "gelsd") else jnp.zeros(0, A.dtype)
+    return LeastSquares(solution[..., 0] if vectors else solution, left, rank, values)
 
 
 def lu_unpack(LU_data, LU_pivots):

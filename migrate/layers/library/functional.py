@@ -119,7 +119,7 @@ def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
     x = input if input.ndim == 4 else input[None]
     pads = [(p, p) for p in padding]
     patches = lax.conv_general_dilated_patches(x, kernel, stride, pads, rhs_dilation=dilation)
-    columns = patches.reshape(*patches.shape[:2], -1)
+    columns = patches.reshape(*patches.shape[:2], math.prod(patches.shape[2:]))
     return columns if input.ndim == 4 else columns[0]
 
 

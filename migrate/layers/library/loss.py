@@ -159,7 +159,7 @@ def margin_ranking_loss(input1, input2, target, margin=0.0, reduction="mean"):
 
 def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, reduction="mean"):
     """Mean over the other classes of max(0, margin - input[target] + input[other]) ** p."""
-    index = target[..., None]
+    input, index = jnp.atleast_1d(input), target[..., None]
     slack = jax.nn.relu(margin - jnp.take_along_axis(input, index, -1) + input) ** p
     if weight is not None:
         slack = slack * weight[index]
@@ -169,6 +169,7 @@ def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, reduction="me
 
 def multilabel_margin_loss(input, target, reduction="mean"):
     """Hinge between each target class and each other class; the targets of a row end at the first -1."""
+    input, target = jnp.atleast_1d(input, target)
     valid = jnp.cumsum(target < 0, -1) == 0
     index = jnp.where(valid, target, 0)
     classes = jnp.arange(input.shape[-1])
@@ -194,7 +195,7 @@ def cosine_similarity(x1, x2, dim=1, eps=1e-8):
     """x1 · x2 / (|x1| |x2|) over a dimension, with norms of at least eps."""
     x1, x2 = jnp.broadcast_arrays(x1, x2)
     norm1, norm2 = (jnp.maximum(norm(x, 2, dim, True), eps) for x in (x1, x2))
-    return ((x1 / norm1) * (x2 / norm2)).sum(dim)
+    return ((x1 / norm1) * (x2 / norm2)).sum(dim if x1.ndim else None)
 
 
 def cosine_embedding_loss(input1, input2, target, margin=0.0, reduction="mean"):

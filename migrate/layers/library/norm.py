@@ -221,7 +221,7 @@ class RMSNorm(nnx.Module):
 
 def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
     """Normalise each sample over groups of channels; weight and bias are per channel."""
-    groups = input.reshape(input.shape[0], num_groups, -1)
+    groups = input.reshape(input.shape[0], num_groups, math.prod(input.shape[1:]) // num_groups)
     mean = groups.mean(-1, keepdims=True)
     var = jnp.square(groups - mean).mean(-1, keepdims=True)
     return _scale_and_shift(_normalize(groups, mean, var, eps).reshape(input.shape), weight, bias)

@@ -7,13 +7,20 @@ from jax import lax
 from .conv import _PAD_MODES
 
 
+def _cropped(input, pairs):
+    """The input without what negative padding takes away."""
+    return input[tuple(slice(max(-lo, 0), n - max(-hi, 0)) for (lo, hi), n in zip(pairs, input.shape, strict=True))]
+
+
 def pad(input, pad, mode="constant", value=None):
     """Pad (or crop, where negative) from the last dimension backwards: pad = (left, right, top, bottom, ...)."""
     pairs = list(zip(pad[::2], pad[1::2], strict=True))[::-1]
     pairs = [(0, 0)] * (input.ndim - len(pairs)) + pairs
-    crop = tuple(slice(max(-lo, 0), size - max(-hi, 0)) for (lo, hi), size in zip(pairs, input.shape, strict=True))
+    grown = [(max(lo, 0), max(hi, 0)) for lo, hi in pairs]
+    if mode == "circular":  # what is left goes round; the other modes repeat what is taken away, too
+        return jnp.pad(_cropped(input, pairs), grown, mode="wrap")
     if mode != "constant":
-        return jnp.pad(input[crop], [(max(lo, 0), max(hi, 0)) for lo, hi in pairs], mode=_PAD_MODES[mode])
+        return _cropped(jnp.pad(input, grown, mode=_PAD_MODES[mode]), pairs)
     fill = jnp.asarray(0 if value is None else value, input.dtype)
     return lax.pad(input, fill, [(lo, hi, 0) for lo, hi in pairs])
 

@@ -42,6 +42,14 @@ def clamp(input, min=None, max=None):
     return input if max is None else jnp.where(input > max, max, input)
 
 
+def div_trunc(input, other):
+    """input / other rounded towards zero; exact for integers."""
+    dtype = jnp.result_type(input, other)
+    if jnp.issubdtype(dtype, jnp.integer):
+        return lax.div(*jnp.broadcast_arrays(jnp.asarray(input, dtype), jnp.asarray(other, dtype)))
+    return jnp.trunc(input / other)
+
+
 def norm(input, p=2, dim=None, keepdim=False):
     """p-norm of the elements over all or some dimensions; where it is 0, its gradient is 0, not NaN."""
     axis = None if not input.ndim else tuple(dim) if isinstance(dim, list) else dim
@@ -88,6 +96,18 @@ def max_with_indices(input, dim, keepdim=False):
 def min_with_indices(input, dim, keepdim=False):
     """Minimum over a dimension and where it is; of equal values the first gets the gradient."""
     return _take(input, jnp.argmin(jnp.atleast_1d(input), dim, keepdims=True), dim, keepdim)
+
+
+def max_of(input, dim_or_other):
+    """torch.max with two arguments: over a dimension (and where it is), or of two tensors."""
+    along = isinstance(dim_or_other, int)
+    return max_with_indices(input, dim_or_other) if along else jnp.maximum(input, dim_or_other)
+
+
+def min_of(input, dim_or_other):
+    """torch.min with two arguments: over a dimension (and where it is), or of two tensors."""
+    along = isinstance(dim_or_other, int)
+    return min_with_indices(input, dim_or_other) if along else jnp.minimum(input, dim_or_other)
 
 
 def sort(input, dim=-1, descending=False, stable=True):
@@ -278,6 +298,8 @@ def expand(input, *sizes):
 
 def windows(input, dimension, size, step):
     """Tensor.unfold: all windows of a size along a dimension, which become a new last dimension."""
+    if not input.ndim:
+        return input.reshape(1)[:size]
     dimension %= input.ndim
     starts = np.arange(0, input.shape[dimension] - size + 1, step)
     taken = jnp.take(input, starts[:, None] + np.arange(size), dimension)
