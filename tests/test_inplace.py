@@ -51,6 +51,28 @@ def test_a_converted_program_is_not_changed_again(name: str) -> None:
     assert runner.convert(before)[0].after == before
 
 
+def test_adding_to_a_parameter_of_unknown_kind_is_stated_where_the_function_returns_it() -> None:
+    program = "import torch\n\ndef add(x, y):\n    x += y\n    return x\n\nz = torch.ones(2)\n"
+    outcome, _ = runner.convert(program)
+    assert [f.code for f in outcome.findings if f.severity != "note"] == ["JM161"]
+    assert "    x += y\n    return x\n" in outcome.after
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "    return x\n\nimport other\n\nadd(other.z, 1)\n",  # a call that does not bind it
+        "    return x\n\ncalls = [add]\n",
+        "    return x + 1\n",
+        "    if y:\n        return x\n",
+        "    x = x * 2\n    return x\n",
+    ],
+)
+def test_adding_to_a_parameter_of_unknown_kind_is_reported_elsewhere(rest: str) -> None:
+    outcome, _ = runner.convert(f"import torch\n\nz = torch.ones(2)\n\ndef add(x, y):\n    x += y\n{rest}")
+    assert "JM201" in {f.code for f in outcome.findings} or "JM206" in {f.code for f in outcome.findings}
+
+
 def test_a_function_that_nothing_calls_states_that_its_argument_stays() -> None:
     program = "import torch\n\ndef fill(x: torch.Tensor):\n    x[0] = 1\n"
     outcome, _ = runner.convert(program)

@@ -229,6 +229,11 @@ def asker(signature: Signature, arguments: Arguments, unit: Unit) -> Callable[[s
             return _kind_word(unit.kind(node)) if node is not None else "None"
         if what == "literal":
             return node is not None and literal(ast.unparse(node)) is not ...
+        if what == "tensors":
+            several = arguments.rest if name == arguments.rest_name and len(arguments.rest) > 1 else (node,)
+            if isinstance(node, (ast.List, ast.Tuple)):
+                several = tuple(node.elts)
+            return all(n is not None and unit.kind(n).is_tensor for n in several)
         if what == "count":
             return ... if any(isinstance(a, ast.Starred) for a in arguments.rest) else len(arguments.rest)
         if what == "first":
@@ -331,12 +336,21 @@ def _text(hole: Hole, found: Match, unit: Unit, writer: Writer) -> str:
         if _either(nodes, unit) and any(isinstance(p, str) and p.startswith("jax.random.") for p in found.form.pieces):
             return f"jnp.zeros({writer.at_level(nodes[0], 1)}).shape"
         return _tuple(nodes, name == found.arguments.rest_name, unit, writer)
+    if hole.filter == "open":
+        return _opened(nodes[0], writer)
     if name == found.arguments.rest_name and len(found.arguments.rest) >= 1:
         return ", ".join(writer.at_level(n, 1) for n in nodes)
     node = nodes[0]
     if hole.filter == "axis" and isinstance(node, (ast.List, ast.Tuple)):
         return _sequence(node.elts, writer)
     return writer.at_level(node, hole.level, hole.enclosed)
+
+
+def _opened(node: ast.AST, writer: Writer) -> str:
+    """The elements of a sequence as arguments: those of a literal one by one, else `*sequence`."""
+    if isinstance(node, (ast.List, ast.Tuple)) and node.elts:
+        return ", ".join(writer.at_level(n, 1) for n in node.elts)
+    return f"*{writer.at_level(node, 1)}"
 
 
 def _either(nodes: tuple[ast.AST, ...], unit: Unit) -> bool:

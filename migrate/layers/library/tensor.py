@@ -314,6 +314,12 @@ def diag_embed(input, offset=0, dim1=-2, dim2=-1):
     return jnp.moveaxis(out, (-2, -1), (dim1, dim2))
 
 
+def meshgrid(*tensors, indexing="ij"):
+    """Coordinate matrices of vectors (or numbers), given one by one or in a list."""
+    tensors = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
+    return tuple(jnp.meshgrid(*map(jnp.atleast_1d, tensors), indexing=indexing))
+
+
 def cartesian_prod(*tensors):
     """All combinations of the elements of 1-D tensors, as rows."""
     if len(tensors) == 1:

@@ -15,6 +15,7 @@ from ..writer import Writer
 from .chains import Chain, is_basic
 from .mutators import Mutators, scope_problem
 from .places import Place
+from .returns import hands_back
 
 NARROW = re.compile(r"\.(half|byte|short|char)\(|b?float16|\bu?int8|\bint16|autocast")
 CLONE = "Write to a clone, or return the tensor and bind the result where the function is called."
@@ -66,6 +67,19 @@ class Context:
             why = mutator.problem if mutator is not None else quiet.problem if quiet is not None else ""
             problem += f" ({why})" if why else ""
         return problem
+
+    def hands_back(self, stmt: ast.stmt, target: ast.Name) -> bool:
+        """Whether a write to a parameter of unknown kind reaches only a caller who is given the parameter back.
+
+        Nothing in the project may name the function: a call would have to bind what it returns.
+        """
+        function = self.unit.tree.function(stmt)
+        facts = self.unit.functions.get(function) if function is not None else None
+        if facts is None or self.aliases.holders(stmt, target, kept=frozenset({target.id})):
+            return False
+        if facts.name == "forward" or facts.name.startswith("__"):  # called by other names
+            return False
+        return hands_back(facts, target.id) and not self.mutators.is_named(facts.name)
 
     def settle(self, place: Place) -> None:
         """Note that the write to this place is converted."""

@@ -22,6 +22,8 @@ from .writes import Written, inplace_written
 AT = {"add_": "add", "sub_": "subtract", "mul_": "multiply", "div_": "divide"}
 SYMBOLS = {"add_": "+", "sub_": "-", "mul_": "*", "div_": "/"}
 SETTING = {"zero_", "fill_", "copy_"}
+# These change how one tensor sees its memory: nothing of it is written, and no other view of it sees the change.
+SHAPES = {"unsqueeze_", "squeeze_", "t_", "transpose_", "swapaxes_", "swapdims_", "as_strided_"}
 
 
 def inplace_call(context: Context, node: ast.Call) -> None:
@@ -76,6 +78,7 @@ def _statement(context: Context, stmt: ast.Expr, chain: list[Written], place: Pl
     last = place.steps[-1] if place.steps else None
     if not problem and last is not None and last.name == "index" and not context.basic(last.parts):
         problem = "torch writes to a copy here, which nothing keeps"
+    problem = problem or _shape_problem(context, chain, place)
     if problem:
         _refuse(context, chain, problem)
         return
@@ -101,6 +104,14 @@ def _statement(context: Context, stmt: ast.Expr, chain: list[Written], place: Pl
         return [f"{text} = {place.written(text, new, writer)}", *context.renew(place, writer)]
 
     context.lines(stmt, build)
+
+
+def _shape_problem(context: Context, chain: list[Written], place: Place) -> str:
+    """Why a call that changes the shape of a tensor cannot bind its name again; "" when it can, or there is none."""
+    name = next((n for w in chain if (n := w.dotted.rpartition(".")[2]) in SHAPES), "")
+    if not name or not (place.steps or place.renewed or context.is_variable(place.base)):
+        return ""
+    return f"{name}() changes the shape of one tensor, not of what shares its memory: write `y = y.{name[:-1]}(…)`"
 
 
 def _later_arguments(context: Context, stmt: ast.stmt, chain: list[Written], place: Place) -> str:
@@ -163,6 +174,7 @@ def _value(context: Context, stmt: ast.stmt, chain: list[Written], place: Place)
         _refuse(context, chain, f"the value of {chain[-1].dotted} is used", "JM205")
         return
     problem = _later_arguments(context, stmt, chain, place) or context.problem(place, stmt)
+    problem = problem or _shape_problem(context, chain, place)
     if problem:
         _refuse(context, chain, problem)
         return

@@ -64,6 +64,7 @@ class Mutators:
         self._lost: dict[FunctionFacts, str] = {}
         self.found: dict[FunctionFacts, Mutator] = {}
         self.quiet = QuietOnes(project, self._argument_is_over, self._parameters_reached)
+        self._named: set[str] | None = None
         self._building = True
         self._find_writes()
         self._building = False
@@ -106,6 +107,13 @@ class Mutators:
         facts = self._callee(unit, call)
         mutator = self.found.get(facts) if facts is not None else None
         return mutator if mutator is not None and not mutator.problem else None
+
+    def is_named(self, name: str) -> bool:
+        """Whether anything in the project reads a name or an attribute of this name: a call, or a function passed on."""
+        if self._named is None:
+            loads = (n for u in self.project.units for n in u.tree.nodes if isinstance(n, (ast.Name, ast.Attribute)))
+            self._named = {n.id if isinstance(n, ast.Name) else n.attr for n in loads if isinstance(n.ctx, ast.Load)}
+        return name in self._named
 
     # -- what is written -----------------------------------------------------------------------------------------
 

@@ -30,6 +30,18 @@ def _returned(facts: FunctionFacts, stmt: ast.Return) -> str:
     return value.id if isinstance(value, ast.Name) and value.id in steady(facts) else ""
 
 
+def hands_back(facts: FunctionFacts, name: str) -> bool:
+    """Whether a plain function gives its parameter `name`, which nothing binds but the call and `+=`, whenever it ends."""
+    node = facts.node
+    if node.decorator_list or isinstance(node, ast.AsyncFunctionDef) or facts.unit.usage(node).yields:
+        return False
+    others = [b.node for b in facts.unit.scopes.of[node].bindings.get(name, []) if b.kind != "param"]
+    if reaches_end(node.body) or not all(isinstance(_augmentation(facts.unit, n), ast.AugAssign) for n in others):
+        return False
+    values = [r.value for r in own_returns(facts)]
+    return bool(values) and all(isinstance(v, ast.Name) and v.id == name for v in values)
+
+
 def own_returns(facts: FunctionFacts) -> list[ast.Return]:
     """The `return`s of a function, not those of functions inside it."""
     return [n for n in facts.unit.tree.own(facts.node) if isinstance(n, ast.Return)]
@@ -50,8 +62,13 @@ def steady(facts: FunctionFacts) -> frozenset[str]:
 
 
 def _augments(unit: Unit, node: ast.AST) -> bool:
-    up = node if isinstance(node, ast.AugAssign) else unit.tree.parents.get(node)
+    up = _augmentation(unit, node)
     return isinstance(up, ast.AugAssign) and unit.kind(up.target).is_tensor
+
+
+def _augmentation(unit: Unit, node: ast.AST) -> ast.AST | None:
+    """The statement `x += y` that a binding belongs to, else what is around the binding."""
+    return node if isinstance(node, ast.AugAssign) else unit.tree.parents.get(node)
 
 
 def _static(facts: FunctionFacts) -> bool:
