@@ -61,7 +61,7 @@ def test_adding_to_a_parameter_of_unknown_kind_is_stated_where_the_function_retu
 @pytest.mark.parametrize(
     "rest",
     [
-        "    return x\n\nimport other\n\nadd(other.z, 1)\n",  # a call that does not bind it
+        "    return x\n\nimport other\n\nadd(other.z, other.y)\n",  # a call that does not bind it
         "    return x\n\ncalls = [add]\n",
         "    return x + 1\n",
         "    if y:\n        return x\n",

@@ -24,7 +24,7 @@ def _with_rows(rows, bias, add_zero):
 
 
 def _weights(q, k, v, num_heads, key_padding_mask, attn_mask, need_weights):
-    """The weights (N, heads, L, S) of the values, and the values by head. The masks never block what _with_rows added."""
+    """The weights (N, heads, L, S) of the values, and these by head. No mask blocks what _with_rows added."""
     q, k, v = (x.reshape(*x.shape[:2], num_heads, -1).swapaxes(1, 2) for x in (q, k, v))
     scores = q @ k.swapaxes(-1, -2) / math.sqrt(q.shape[-1])
     if attn_mask is not None:

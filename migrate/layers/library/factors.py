@@ -71,8 +71,11 @@ def solve_ex(A, B, *, left=True):
 
 
 def lstsq(A, B, rcond=None, *, driver="gelsy"):
-    """The X of least length with the smallest |A X - B|. Where A has more rows than columns, `residuals` are the squared
-    lengths of A X - B; the driver "gels" gives no rank, and "gelss" and "gelsd" alone give singular values."""
+    """The X of least length with the smallest |A X - B|.
+
+    `residuals` are the squared lengths of A X - B where A has more rows than columns. The driver "gels" gives no rank;
+    "gelss" and "gelsd" alone give singular values.
+    """
     vectors = B.ndim == A.ndim - 1 and B.shape == A.shape[:-1]
     rows, columns = A.shape[-2:]
     rcond = max(rows, columns) * jnp.finfo(A.dtype).eps if rcond is None else rcond

@@ -43,14 +43,14 @@ def _fractional_max_pool(input, n, key, kernel_size, output_size, output_ratio, 
 def fractional_max_pool2d(
     input, key, kernel_size, output_size=None, output_ratio=None, return_indices=False, _random_samples=None
 ):
-    """Maximum over randomly placed windows of (..., H, W); with return_indices also where in H * W it was found."""
+    """Maximum over randomly placed windows of (..., H, W); with return_indices also where in H * W it is."""
     return _fractional_max_pool(input, 2, key, kernel_size, output_size, output_ratio, return_indices, _random_samples)
 
 
 def fractional_max_pool3d(
     input, key, kernel_size, output_size=None, output_ratio=None, return_indices=False, _random_samples=None
 ):
-    """Maximum over randomly placed windows of (..., D, H, W); with return_indices also where in D * H * W it was found."""
+    """Maximum over randomly placed windows of (..., D, H, W); with return_indices also where in D * H * W it is."""
     return _fractional_max_pool(input, 3, key, kernel_size, output_size, output_ratio, return_indices, _random_samples)
 
 

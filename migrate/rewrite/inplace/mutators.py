@@ -109,7 +109,7 @@ class Mutators:
         return mutator if mutator is not None and not mutator.problem else None
 
     def is_named(self, name: str) -> bool:
-        """Whether anything in the project reads a name or an attribute of this name: a call, or a function passed on."""
+        """Whether anything in the project reads a name or an attribute of this name, to call it or to pass it on."""
         if self._named is None:
             loads = (n for u in self.project.units for n in u.tree.nodes if isinstance(n, (ast.Name, ast.Attribute)))
             self._named = {n.id if isinstance(n, ast.Name) else n.attr for n in loads if isinstance(n.ctx, ast.Load)}

@@ -31,7 +31,7 @@ def _returned(facts: FunctionFacts, stmt: ast.Return) -> str:
 
 
 def hands_back(facts: FunctionFacts, name: str) -> bool:
-    """Whether a plain function gives its parameter `name`, which nothing binds but the call and `+=`, whenever it ends."""
+    """Whether a plain function ends only by returning its parameter `name`, which `+=` alone binds again."""
     node = facts.node
     if node.decorator_list or isinstance(node, ast.AsyncFunctionDef) or facts.unit.usage(node).yields:
         return False

@@ -311,7 +311,7 @@ def _unknown_name(context: Context, stmt: ast.AugAssign, target: ast.Name) -> No
     if value.known and not value.is_tensor:  # counting: only a name that is read later is worth a warning
         holders = [h for h in holders if h.named]
     if holders and not context.narrow and context.hands_back(stmt, target):
-        text = f"`{target.id}` is changed for the caller in torch if it is a tensor; in JAX the function returns the new value"
+        text = f"if `{target.id}` is a tensor, torch changes the caller's; in JAX the function returns the new value"
         context.refuse(stmt, AUGMENTED, text, "JM161", "Use what it returns: JAX arrays cannot be changed.")
     elif holders and not isinstance(stmt.value, (ast.List, ast.ListComp, ast.JoinedStr)):
         text = f"nothing shows what `{target.id}` is: if it is a tensor, {context.text(holders)}"
