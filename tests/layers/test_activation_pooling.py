@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from itertools import product
 
+import jax
 import numpy as np
 import pytest
+import torch
 import torch.nn.functional as F
 from flax import nnx
 from torch import nn
 
-from jaxmigrate.layers.library import activation, adaptive, padding, pooling
+from jaxmigrate.layers.library import activation, adaptive, fractional, padding, pooling
 
 SHAPES = {1: (11,), 2: (11, 8), 3: (7, 6, 5)}
 # Kinks of all the functions, and values around them.
@@ -112,7 +114,10 @@ def test_pad_constant_and_crop(same, normal):
     same(F.pad, padding.pad, normal(3, 4), (1, 1), value=-1.0)
     same(F.pad, padding.pad, normal(3, 4), (-1, 1))
     same(F.pad, padding.pad, normal(3, 4), (-1, -2, 1, -1), "constant", 2.0)
-    same(F.pad, padding.pad, normal(2, 3, 6), (-1, 2), "replicate")
+    for mode in ("replicate", "reflect", "circular"):
+        same(F.pad, padding.pad, normal(2, 3, 6), (-1, 2), mode)
+        same(F.pad, padding.pad, normal(2, 3, 6), (2, -2), mode)
+    same(F.pad, padding.pad, normal(2, 3, 4), (-4, 5), "replicate")
 
 
 @pytest.mark.parametrize(
@@ -171,6 +176,22 @@ def test_max_unpool(same, normal, n):
     values, indices = np.array(values), np.array(indices, np.int64)
     theirs, ours = getattr(nn, f"MaxUnpool{n}d")(2), getattr(pooling, f"MaxUnpool{n}d")(2)
     same(theirs, ours, values, indices, modes=("eval",))
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_fractional_max_pool(same, normal, rngs, n):
+    x, samples = normal(2, 3, *(9, 7, 8)[-n:]), np.random.default_rng(0).uniform(size=(2, 3, n)).astype(np.float32)
+    theirs, ours = getattr(F, f"fractional_max_pool{n}d"), getattr(fractional, f"fractional_max_pool{n}d")
+    for options in ({"output_size": (3, 4, 5)[-n:]}, {"output_ratio": (0.5, 0.6, 0.4)[-n:]}, {"output_size": 1}):
+        options |= {"return_indices": True}
+        same(
+            lambda x, o=options: theirs(x, 2, **o, _random_samples=torch.from_numpy(samples)),
+            lambda x, o=options: ours(x, jax.random.key(0), 2, **o, _random_samples=samples),
+            x,
+        )
+    layer = getattr(fractional, f"FractionalMaxPool{n}d")(2, output_size=5, rngs=rngs)
+    first, second = layer(x[0]), layer(x[0])
+    assert first.shape == second.shape == (3, *(5,) * n) and not np.array_equal(first, second)
 
 
 def test_activations_are_built_by_name(rngs):

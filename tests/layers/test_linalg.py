@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from jaxmigrate.layers.library import linalg, special
+from jaxmigrate.layers.library import counting, factors, linalg, special, tensor
 
 RNG = np.random.default_rng(3)
 A = (RNG.normal(size=(2, 4, 4)) + 4 * np.eye(4)).astype(np.float32)
@@ -46,3 +46,43 @@ def test_polygamma_below_zero(n: int) -> None:
     np.testing.assert_allclose(special.polygamma(n, jnp.asarray(x)), wanted.detach(), rtol=1e-4)
     np.testing.assert_allclose(gradient, t.grad, rtol=1e-4)
     np.testing.assert_allclose(got, wanted.sum().detach(), rtol=1e-4)
+
+
+@pytest.mark.parametrize("driver", ["gels", "gelsy", "gelsd", "gelss"])
+@pytest.mark.parametrize("rows", [2, 4, 6])
+def test_lstsq(same, driver: str, rows: int) -> None:
+    A, B = RNG.normal(size=(3, rows, 4)).astype(np.float32), RNG.normal(size=(3, rows, 2)).astype(np.float32)
+    same(lambda a, b: torch.linalg.lstsq(a, b, driver=driver), lambda a, b: factors.lstsq(a, b, driver=driver), A, B)
+
+
+def test_lstsq_of_vectors_and_of_short_rank() -> None:
+    A, b = torch.tensor([[1.0, 2.0], [2.0, 4.0], [3.0, 6.0]]), torch.tensor([1.0, 0.0, 2.0])
+    theirs = torch.linalg.lstsq(A, b[:, None], driver="gelsd")
+    ours = factors.lstsq(jnp.asarray(A), jnp.asarray(b), driver="gelsd")
+    np.testing.assert_allclose(ours.solution, theirs.solution[:, 0], rtol=1e-4, atol=1e-5)
+    assert int(ours.rank) == int(theirs.rank) == 1
+
+
+def test_division_towards_zero_is_exact_for_integers() -> None:
+    a = np.array([16_777_217, -16_777_217, 7, -7], np.int32)
+    wanted = torch.div(torch.from_numpy(a), 2, rounding_mode="trunc")
+    np.testing.assert_array_equal(tensor.div_trunc(jnp.asarray(a), 2), wanted)
+    assert tensor.div_trunc(jnp.asarray(a), 2).dtype == jnp.int32
+    np.testing.assert_array_equal(tensor.div_trunc(jnp.array([-3.5]), 2), [-1.0])
+
+
+def test_runs_of_one_value_and_histograms_of_nothing() -> None:
+    assert counting.unique_consecutive(jnp.array([3])).tolist() == torch.unique_consecutive(torch.tensor([3])).tolist()
+    theirs = torch.histogram(torch.zeros(0), 3)
+    ours = counting.histogram(jnp.zeros(0), 3)
+    np.testing.assert_allclose(ours.hist, theirs.hist)
+    np.testing.assert_allclose(ours.bin_edges, theirs.bin_edges, rtol=1e-6)
+
+
+def test_the_first_zero_pivot() -> None:
+    singular = A.copy()
+    singular[1, :, 2] = singular[1, :, 1]
+    theirs = torch.linalg.lu_factor_ex(torch.from_numpy(np.triu(singular) * (np.arange(4) != 2)))
+    ours = factors.lu_factor_ex(jnp.asarray(np.triu(singular) * (np.arange(4) != 2)))
+    np.testing.assert_array_equal(ours.info, theirs.info)
+    assert factors.lu_factor_ex(jnp.zeros((2, 0, 0))).info.tolist() == [0, 0]

@@ -73,17 +73,18 @@ def solve_ex(A, B, *, left=True):
 def lstsq(A, B, rcond=None, *, driver="gelsy"):
     """The X of least length with the smallest |A X - B|.
 
-    `residuals` are the squared lengths of A X - B where A has more rows than columns. The driver "gels" gives no rank;
-    "gelss" and "gelsd" alone give singular values.
+    `residuals` are the squared lengths of A X - B where A has more rows than columns, but not of the driver "gelsy";
+    "gels" gives no rank; "gelss" and "gelsd" alone give singular values.
     """
     vectors = B.ndim == A.ndim - 1 and B.shape == A.shape[:-1]
     rows, columns = A.shape[-2:]
     rcond = max(rows, columns) * jnp.finfo(A.dtype).eps if rcond is None else rcond
     B = B[..., None] if vectors else B
     solution = jnp.linalg.pinv(A, rtol=None if driver == "gels" else rcond) @ B
-    left = jnp.square(jnp.abs(A @ solution - B)).sum(-2) if rows > columns else jnp.zeros(0, A.dtype)
+    left = jnp.square(jnp.abs(A @ solution - B)).sum(-2)
+    left = left if rows > columns and driver != "gelsy" else jnp.zeros(0, A.dtype)
     rank = jnp.zeros(0, int) if driver == "gels" else jnp.linalg.matrix_rank(A, rtol=rcond)
-    values = jnp.linalg.svdvals(A) if driver in ("gelss", "gelsd") else jnp.zeros(0, A.dtype)
+    values = jnp.linalg.svdvals(lax.stop_gradient(A)) if driver in ("gelss", "gelsd") else jnp.zeros(0, A.dtype)
     return LeastSquares(solution[..., 0] if vectors else solution, left, rank, values)
 
 
