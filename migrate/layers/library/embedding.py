@@ -6,9 +6,12 @@ from flax import nnx
 from jax import lax
 
 
-def embedding(input, weight, padding_idx=None):
-    """Rows of `weight`; the row padding_idx gets no gradient."""
+def embedding(input, weight, padding_idx=None, scale_grad_by_freq=False):
+    """Rows of `weight`; row padding_idx gets no gradient; if asked for, the gradient of a row is divided by its count."""
     rows = weight[input]
+    if scale_grad_by_freq:
+        count = jnp.zeros(weight.shape[0], rows.dtype).at[input].add(1)[input][..., None]
+        rows = lax.stop_gradient(rows) + (rows - lax.stop_gradient(rows)) / count
     if padding_idx is None:
         return rows
     return jnp.where((input == padding_idx % weight.shape[0])[..., None], lax.stop_gradient(rows), rows)
