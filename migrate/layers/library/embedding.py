@@ -7,7 +7,7 @@ from jax import lax
 
 
 def embedding(input, weight, padding_idx=None, scale_grad_by_freq=False):
-    """Rows of `weight`; no gradient for row padding_idx; if asked for, the gradient of a row is divided by its count."""
+    """Rows of `weight`; no gradient for row padding_idx; if asked for, that of another is divided by its count."""
     rows = weight[input]
     if scale_grad_by_freq:
         count = jnp.zeros(weight.shape[0], rows.dtype).at[input].add(1)[input][..., None]
