@@ -34,6 +34,12 @@ def solve(A, B, *, left=True):
     return jnp.linalg.solve(*_batched(A, B)) if left else solve(A.mT, B.mT).mT
 
 
+def tensorsolve(A, B, dims):
+    """X with tensordot(A, X, X.ndim) = B, where `dims` of A are moved to its end first."""
+    A = jnp.moveaxis(A, dims, range(-len(dims), 0))
+    return jnp.linalg.solve(A.reshape(B.size, B.size), B.reshape(-1)).reshape(A.shape[B.ndim :])
+
+
 def solve_triangular(A, B, *, upper, left=True, unitriangular=False):
     """X with A X = B, or X A = B, for a triangular A; batches broadcast."""
     A, B = _batched(A, B)
