@@ -617,28 +617,6 @@ class Net(nn.Module):
 
 # What is left, and the code that says so.
 REPORTED = {
-    "getattr_nn": (
-        "JM304",
-        """
-class Net(nn.Module):
-    def __init__(self, act="GELU"):
-        super().__init__()
-        self.act = getattr(nn, act)(); self.fc = nn.Linear(4, 4)
-    def forward(self, x):
-        return self.act(self.fc(x))
-""",
-    ),
-    "getattr_F": (
-        "JM304",
-        """
-class Net(nn.Module):
-    def __init__(self, act="gelu"):
-        super().__init__()
-        self.act = getattr(F, act); self.fc = nn.Linear(4, 4)
-    def forward(self, x):
-        return self.act(self.fc(x))
-""",
-    ),
     "forward_hook": (
         "JM301",
         """
@@ -701,3 +679,4 @@ INPUTS = {
     "tied": "torch.randint(0, 10, (2, 3))",
     "rnn_packed": "torch.randn(2, 5, 4)",
 }
+INITIALISED = ("isinstance_init", "apply_fn", "classname_init")

@@ -11,14 +11,20 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import structures
+import structures_chosen
 import torch
 from converted import arrays, convert, under_jax, under_torch, with_layers
 from flax import nnx
-from structures import EQUAL, HEAD, INPUTS, REPORTED
 
 from jaxmigrate.layers.library.base import load_state_dict
 
-INITIALISED = ("isinstance_init", "apply_fn", "classname_init")
+HOMES = (structures, structures_chosen)
+HEAD = structures.HEAD
+EQUAL = {name: source for home in HOMES for name, source in home.EQUAL.items()}
+REPORTED = {name: source for home in HOMES for name, source in home.REPORTED.items()}
+INPUTS = {name: source for home in HOMES for name, source in home.INPUTS.items()}
+INITIALISED = tuple(name for home in HOMES for name in home.INITIALISED)
 
 
 def original(source: str) -> types.ModuleType:

@@ -43,6 +43,7 @@ _ORDER = (
     "loss",
     "criterion",
     "init",
+    "fill",
     "random",
     "distributions",
     "recurrent",

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from .chosen import ANY_FUNCTION, looked_up
 from .facts import ClassFacts, FunctionFacts
 from .kinds import (
     BOOL,
@@ -87,6 +88,9 @@ class Calls:
     def __call__(self, node: ast.expr, env: Env) -> Kind:
         raise NotImplementedError
 
+    def _dotted(self, dotted: str) -> Kind:
+        raise NotImplementedError
+
     def _Call(self, node: ast.Call, env: Env) -> Kind:
         func = self(node.func, env)
         self._prepare_lambda(node, env)
@@ -110,6 +114,8 @@ class Calls:
             return self._call_module(func, node, args, keywords)
         if func.tag == "torch":
             row = self.unit.book.find(func.name)
+            if func.name == ANY_FUNCTION:
+                return TENSOR.because("result of a function of torch.nn.functional")
             return kind_of_result(row.gives) if row is not None else UNKNOWN
         return UNKNOWN
 
@@ -150,11 +156,21 @@ class Calls:
             cls = self.unit.tree.class_of(node)
             facts = self.unit.classes.get(cls) if cls else None
             return Kind("Module", "super", facts=facts) if facts and facts.is_module else UNKNOWN
+        if name == "getattr" and (module := looked_up(self.unit, node)):
+            return self._looked_up(module, node.args[1])
         if name == "map" and len(node.args) >= 2:
             return Kind("list", "", (self._mapped(node),))
         if name in ("zip", "enumerate", "filter"):
             return UNKNOWN
         return UNKNOWN
+
+    def _looked_up(self, module: str, name: ast.expr) -> Kind:
+        """What `getattr(nn, name)` gives."""
+        if isinstance(name, ast.Constant) and isinstance(name.value, str):
+            return self._dotted(f"{module}.{name.value}")
+        if module == "torch.nn":
+            return Kind("Class", why="looked up in torch.nn")
+        return Kind("torch", f"{module}.*") if module in ("torch.nn.init", "torch.nn.functional") else UNKNOWN
 
     def _mapped(self, node: ast.Call) -> Kind:
         """What `map(f, …)` yields."""

@@ -101,6 +101,8 @@ def join(a: Kind, b: Kind) -> Kind:
         if a.name in CONTAINERS and b.name in CONTAINERS:
             return Kind("Module", a.name, (MODULE,))
         return Kind("Module", why=a.why)
+    if a.tag == b.tag == "torch" and a.name.startswith("torch.nn.init.") and b.name.startswith("torch.nn.init."):
+        return Kind("torch", "torch.nn.init.*", why=a.why or b.why)
     if a.tag == b.tag == "Class":
         return Kind("Class", why=a.why) if _of_modules(a) and _of_modules(b) else UNKNOWN
     if (_of_modules(a) or _of_modules(b)) and not (a.known and b.known):

@@ -16,6 +16,7 @@ from ..layers import Layer
 from ..layers import catalogue as known_layers
 from ..rulebook.load import RuleBook
 from ..rulebook.rows import Row
+from .chosen import is_initialiser
 from .facts import ClassFacts, FunctionFacts
 from .kinds import Kind
 from .native import TORCH_LAYERS, Native
@@ -230,6 +231,8 @@ def _site(
         return Site(unit, node, home, func.facts)
     if dotted and dotted.startswith("torch."):
         return _torch(unit, node, home, dotted, book, catalogue)
+    if func.tag == "torch" and is_initialiser(func.name):
+        return Site(unit, node, home, None, "build")
     if is_reset(unit, node):
         return Site(unit, node, home, None, "build")
     if isinstance(node.func, ast.Attribute) and unit.kind(node.func.value).is_tensor:

@@ -26,7 +26,7 @@ def plan_attribute(plan: Plan, node: ast.Attribute) -> None:
     unit = plan.unit
     dotted = unit.resolve(node)
     if dotted and _has_rules(plan, dotted):
-        _value(plan, node, dotted)
+        plan_value(plan, node, dotted)
         return
     if dotted:
         _foreign_value(plan, node, dotted)
@@ -97,7 +97,7 @@ def plan_name(plan: Plan, node: ast.Name) -> None:
     if not dotted or not isinstance(node.ctx, ast.Load):
         return
     if _has_rules(plan, dotted):
-        _value(plan, node, dotted)
+        plan_value(plan, node, dotted)
     else:
         _foreign_value(plan, node, dotted)
 
@@ -118,7 +118,7 @@ def _foreign_value(plan: Plan, node: ast.Attribute | ast.Name, dotted: str) -> N
         plan.found("JM303", node, dotted, f"{top} is built on torch", advice=str(packages()[top]))
 
 
-def _value(plan: Plan, node: ast.Attribute | ast.Name, dotted: str) -> None:
+def plan_value(plan: Plan, node: ast.expr, dotted: str) -> None:
     """A torch name that is not called here: a constant, a type, a class or function handed on."""
     parent = plan.unit.tree.parents.get(node)
     if isinstance(parent, ast.Attribute) and (plan.unit.resolve(parent) or "").startswith("torch"):
@@ -165,6 +165,22 @@ def _function_value(plan: Plan, row: Row, node: ast.expr, dotted: str) -> None:
     if signature is None or not signature.params or not row.options:
         plan.found("JM302", node, dotted, f"{dotted} is not converted as a value", rule=row.name, advice=row.advice)
         return
+    if row.get("effect"):
+        plan.found("JM203", node, dotted, f"{dotted} writes into its argument: it is not converted as a value")
+        return
+    found = function_text(plan, row)
+    if found is None:
+        plan.found("JM203", node, dotted, f"{dotted} is not converted as a value", rule=row.name)
+        return
+    plan.replace(node, *found)
+    plan.found("JM001", node, dotted, f"{dotted} -> {found[0]}", rule=row.name)
+
+
+def function_text(plan: Plan, row: Row) -> tuple[str, int] | None:
+    """How a torch function is written as a value, with how tightly that binds; None when no form fits."""
+    signature = row.signature
+    if signature is None or row.get("effect"):
+        return None
     needed = [p for p in signature.params if p.default is None and p.kind == "normal"]
     names = frozenset(p.name for p in needed)
     ask = asker(signature, Arguments({}), plan.unit)
@@ -183,12 +199,9 @@ def _function_value(plan: Plan, row: Row, node: ast.expr, dotted: str) -> None:
         arguments = ", ".join(_plain(p.name) for p in needed)
         bare = text.removesuffix(f"({arguments})")
         if bare != text and bare.replace(".", "").isidentifier():
-            plan.replace(node, bare, ATOM)
-        else:
-            plan.replace(node, f"lambda {arguments}: {text}", LAMBDA)
-        plan.found("JM001", node, dotted, f"{dotted} -> {bare}", rule=row.name)
-        return
-    plan.found("JM203", node, dotted, f"{dotted} is not converted as a value", rule=row.name)
+            return bare, ATOM
+        return f"lambda {arguments}: {text}", LAMBDA
+    return None
 
 
 def _plain(name: str) -> str:

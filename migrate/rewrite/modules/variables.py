@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from ...read.chosen import is_initialiser
 from ...read.facts import FunctionFacts
 from ...rulebook.precedence import ATOM, TERNARY
 from ..optional import maybe_none
@@ -185,6 +186,9 @@ def _call_wants_value(plan: Plan, call: ast.Call) -> bool:
     dotted = plan.unit.resolve(call.func) or ""
     if dotted.startswith("builtins."):
         return dotted[9:] not in _BY_NAME
+    kind = plan.unit.kind(call.func)
+    if kind.tag == "torch" and is_initialiser(kind.name):
+        return False
     if dotted.startswith(("torch.nn.init.", "torch.optim.")) or dotted in ("torch.nn.Parameter",):
         return False
     return not (isinstance(call.func, ast.Attribute) and call.func.attr in _KEEPING)

@@ -1,0 +1,87 @@
+"""Names of torch that are looked up at run time: `getattr(nn, name)`, from the names that the project shows."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from ...read.chosen import Choices, looked_up, pattern
+from ...rulebook.precedence import ATOM
+from ..plan import Plan, Whole
+from ..values import function_text, plan_value
+from ..writer import Writer
+
+OTHERS = "Any other name raises an error: add it where this one is looked up."
+
+
+def plan_named(plan: Plan) -> None:
+    """Decide every `getattr` that looks into a module of torch."""
+    for node in plan.unit.tree.all(ast.Call):
+        module = looked_up(plan.unit, node)
+        if module and node not in plan.taken:
+            _lookup(plan, node, module)
+
+
+def _lookup(plan: Plan, node: ast.Call, module: str) -> None:
+    name = node.args[1]
+    if isinstance(name, ast.Constant) and isinstance(name.value, str):
+        plan.taken.update((node, node.func, node.args[0]))
+        if module == "torch.nn.init" and name.value in plan.catalogue:
+            spelled = plan.layer(name.value)
+            plan.replace(node, spelled)
+            plan.found("JM002", node, f"{module}.{name.value}", f"-> {spelled}, which takes rngs")
+            return
+        plan_value(plan, node, f"{module}.{name.value}")
+        return
+    if written := pattern(name):
+        known = (n.rpartition(".") for n in plan.unit.book.rows)
+        names = {short for head, _, short in known if head == module and re.fullmatch(written, short)}
+        closed = True
+    else:
+        choices = Choices(plan.project, plan.unit)
+        names = choices.of(name) or set()
+        closed = choices.closed
+    if not names or (missing := sorted(n for n in names if not _converts(plan, module, n))):
+        why = f": {module}.{missing[0]} is not in the layer library" if names else ""
+        plan.taken.update((node, node.func, node.args[0]))
+        message = f"which name of {module} this is shows only at run time{why}"
+        advice = "Choose from a dict of the classes or functions that are meant."
+        plan.found("JM304", node, module, message, advice=advice)
+        return
+    plan.taken.update((node, node.func, node.args[0]))
+    if module in ("torch.nn", "torch.nn.init"):
+        plan.layers.update(names)
+        plan.replace(node.args[0], "nnx_layers")
+        text = "nnx_layers"
+    else:
+        _table(plan, node, module, sorted(names))
+        text = "a dict"
+    shown = ", ".join(sorted(names))
+    message = f"getattr({module.removeprefix('torch.')}, …) -> {text}, for {shown}"
+    plan.found("JM002" if closed else "JM101", node, module, message, advice="" if closed else OTHERS)
+
+
+def _converts(plan: Plan, module: str, name: str) -> bool:
+    """Whether the layer file, or a dict, can have the thing of that name."""
+    if module == "torch.nn.init":
+        return name in plan.catalogue
+    row = plan.unit.book.find(f"{module}.{name}")
+    if row is None or row.get("unmapped"):
+        return False
+    if module == "torch.nn":
+        return row.get("layer") == name and name in plan.catalogue and name not in plan.native.layers
+    return function_text(plan, row) is not None
+
+
+def _table(plan: Plan, node: ast.Call, module: str, names: list[str]) -> None:
+    """`{"relu": jax.nn.relu, "tanh": jnp.tanh}[name]` for functions, which the layer file need not have."""
+    entries = []
+    for name in names:
+        row = plan.unit.book.find(f"{module}.{name}")
+        found = function_text(plan, row) if row is not None else None
+        entries.append(f'"{name}": {found[0] if found else name}')
+
+    def build(writer: Writer) -> str:
+        return f"{{{', '.join(entries)}}}[{writer.at_level(node.args[1], 1)}]"
+
+    plan.whole[node] = Whole(build, ATOM, (node.args[1],))

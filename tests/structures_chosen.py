@@ -1,0 +1,182 @@
+"""Programs that look layers and functions of torch up by name; tests/test_structure.py runs them."""
+
+EQUAL = {
+    "getattr_default": """
+class Net(nn.Module):
+    def __init__(self, act="ReLU"):
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+        self.act = getattr(nn, act)()
+    def forward(self, x):
+        return self.act(self.fc(x))
+""",
+    "getattr_calls": """
+def norm(kind, n):
+    return getattr(nn, kind)(n)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = norm("BatchNorm1d", 4)
+        self.b = norm(n=4, kind="LayerNorm")
+    def forward(self, x):
+        return self.b(self.a(x))
+""",
+    "getattr_literal": """
+from typing import Literal, Optional
+class Block(nn.Module):
+    def __init__(self, act: Optional[Literal["GELU", "Tanh"]] = None):
+        super().__init__()
+        self.act = getattr(nn, act)() if act else nn.Identity()
+    def forward(self, x):
+        return self.act(x)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = Block(); self.b = Block("GELU")
+    def forward(self, x):
+        return self.b(self.a(x))
+""",
+    "getattr_rnn": """
+class Net(nn.Module):
+    def __init__(self, mode="GRU"):
+        super().__init__()
+        assert mode in ("RNN", "GRU")
+        self.rnn = getattr(nn, mode)(4, 3, batch_first=True)
+    def forward(self, x):
+        return self.rnn(x)[0]
+""",
+    "getattr_pattern": """
+class Net(nn.Module):
+    def __init__(self, dim=1):
+        super().__init__()
+        self.conv = getattr(nn, f"Conv{dim}d")(4, 3, 1)
+        self.pool = getattr(nn, "AvgPool%dd" % dim)(2)
+    def forward(self, x):
+        return self.pool(self.conv(x))
+""",
+    "getattr_dict": """
+NAMES = {"relu": "ReLU", "silu": "SiLU"}
+class Net(nn.Module):
+    def __init__(self, act="silu"):
+        super().__init__()
+        self.name = NAMES[act]
+        self.act = getattr(nn, self.name)()
+    def forward(self, x):
+        return self.act(x)
+""",
+    "getattr_functional": """
+class Net(nn.Module):
+    def __init__(self, act="gelu"):
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+        self.act = getattr(F, act)
+        self.last = getattr(torch, "sigmoid")
+    def forward(self, x):
+        return self.last(self.act(self.fc(x))) + getattr(F, "relu")(x)
+""",
+    "init_default": """
+class Net(nn.Module):
+    def __init__(self, init_fn=nn.init.ones_):
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+        init_fn(self.fc.weight)
+    def forward(self, x):
+        return self.fc(x)
+""",
+    "init_partial": """
+from functools import partial
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+        fill = partial(nn.init.constant_, val=0.5)
+        fill(self.fc.weight.data)
+        clear = nn.init.zeros_
+        for layer in [self.fc]:
+            clear(layer.bias)
+    def forward(self, x):
+        return self.fc(x)
+""",
+    "init_dict": """
+INITS = {"ones": nn.init.ones_, "random": nn.init.xavier_uniform_}
+def reset(m, init):
+    if isinstance(m, nn.Linear):
+        INITS[init](m.weight)
+class Net(nn.Module):
+    def __init__(self, init="ones", name="eye_"):
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+        self.fc2 = nn.Linear(4, 4)
+        for m in self.modules():
+            reset(m, init)
+        getattr(nn.init, name)(self.fc2.weight)
+    def forward(self, x):
+        return self.fc2(self.fc(x))
+""",
+}
+
+REPORTED = {
+    "getattr_unknown": (
+        "JM304",
+        """
+class Net(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.act = getattr(nn, config["act"])()
+    def forward(self, x):
+        return self.act(x)
+""",
+    ),
+    "getattr_default_value": (
+        "JM304",
+        """
+class Net(nn.Module):
+    def __init__(self, act="ReLU"):
+        super().__init__()
+        self.act = getattr(nn, act, nn.Identity)()
+    def forward(self, x):
+        return self.act(x)
+""",
+    ),
+    "init_handed_out": (
+        "JM203",
+        """
+import registry
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+        registry.add(nn.init.ones_)
+    def forward(self, x):
+        return self.fc(x)
+""",
+    ),
+    "init_of_a_slice": (
+        "JM206",
+        """
+class Net(nn.Module):
+    def __init__(self, init_fn=nn.init.ones_):
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+        init_fn(self.fc.weight[:2])
+    def forward(self, x):
+        return self.fc(x)
+""",
+    ),
+    "inplace_function_as_value": (
+        "JM203",
+        """
+class Net(nn.Module):
+    def __init__(self, act=torch.relu_):
+        super().__init__()
+        self.act = act
+    def forward(self, x):
+        y = x * 2
+        self.act(y)
+        return y
+""",
+    ),
+}
+
+INPUTS = {"getattr_rnn": "torch.randn(2, 5, 4)", "getattr_pattern": "torch.randn(2, 4, 6)"}
+INITIALISED = ("init_default", "init_partial", "init_dict")
