@@ -40,6 +40,7 @@ class Net(nn.Module):
         return x.cos()
 
     def forward(self, x):
+        torch._C._log_api_usage_once("net")
         return rectify(self.first(x)) + self.second(x)
 """
 
@@ -48,7 +49,13 @@ def test_marks_go_with_their_lines(tmp_path: Path) -> None:
     converted = convert(SOURCE)
     assert not converted.left
     gone = [f.name for f in converted.findings if f.code == "JM002" and f.message.startswith("gone")]
-    assert sorted(gone) == ["torch.compiler.disable", "torch.fx.wrap", "torch.jit.script", "torch.jit.unused"]
+    assert sorted(gone) == [
+        "torch._C._log_api_usage_once",
+        "torch.compiler.disable",
+        "torch.fx.wrap",
+        "torch.jit.script",
+        "torch.jit.unused",
+    ]
     assert "    width: int\n" in converted.text
     model = under_torch(SOURCE.replace("@torch.jit.script", "@torch.jit.ignore")).Net()  # script reads source files
     module = under_jax(converted, tmp_path)

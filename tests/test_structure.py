@@ -115,3 +115,32 @@ def test_classes_named_like_the_import_they_extend(tmp_path: Path) -> None:
     np.testing.assert_allclose(twin(jnp.asarray(x)), model(torch.tensor(x)).detach().numpy(), atol=1e-6)
     assert module.Dataset([1, 2])[1] == 3
     assert convert(NAMESAKES.replace("class Dataset(", "kept = Dataset\nclass Dataset(")).left  # also read before
+
+
+SUPER = """
+import torch
+from torch import nn
+
+class Norm(nn.GroupNorm):
+    def forward(self, x):
+        return super().forward(x.float()).type(x.dtype)
+
+class Middle(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = Norm(1, 4)
+    def forward(self, x):
+        return self.norm(x)
+
+class Net(Middle):
+    def forward(self, x):
+        return super().forward(x).clamp(min=0.1)
+"""
+
+
+def test_what_the_forward_of_a_base_gives(tmp_path: Path) -> None:
+    converted = convert(SUPER)
+    assert not converted.left, converted.left
+    model, module = under_torch(SUPER).Net(), under_jax(converted, tmp_path)
+    x = np.linspace(-1, 1, 24, dtype=np.float32).reshape(2, 4, 3)
+    np.testing.assert_allclose(module.Net()(jnp.asarray(x)), model(torch.tensor(x)).detach().numpy(), atol=1e-6)

@@ -339,7 +339,15 @@ class Calls:
     def _module_method(
         self, base: Kind, name: str, node: ast.Call, args: list[Kind], keywords: dict[str, Kind]
     ) -> Kind:
-        if isinstance(base.facts, ClassFacts):
+        if base.name == "super" and isinstance(base.facts, ClassFacts):
+            lineage = base.facts.lineage()
+            inherited = next((c.methods[name] for c in lineage[1:] if name in c.methods), None)
+            if inherited is not None:
+                return self.flow.call(inherited, node, args, keywords)
+            layer = next((c.layer_base for c in lineage if c.layer_base), "")
+            if name == "forward" and layer:
+                return self._call_module(Kind("Module", layer), node, args, keywords)
+        elif isinstance(base.facts, ClassFacts):
             own = base.facts.method(name)
             if own is not None:
                 return self.flow.call(own, node, args, keywords)
@@ -379,8 +387,4 @@ class Calls:
                 return Kind("list", "", (Kind("tuple", "", (STR, base.element())),))
             if name == "keys":
                 return Kind("list", "", (STR,))
-        if base.name == "super" and isinstance(base.facts, ClassFacts):
-            for parent in base.facts.lineage()[1:]:
-                if name in parent.methods:
-                    return self.flow.call(parent.methods[name], node, args, keywords)
         return UNKNOWN

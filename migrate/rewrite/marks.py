@@ -27,11 +27,15 @@ _GONE = {
     "torch._dynamo.allow_in_graph": _TRACED,
 }
 
+_STATEMENTS = {
+    "torch.fx.wrap": _TRACED,
+    "torch._C._log_api_usage_once": "gone: torch counts there what is used",
+}
 _ONE_OR_MORE = re.compile(r"torch\.(jit\.annotations|_jit_internal)\.BroadcastingList[1-6]")
 
 
 def plan_marks(plan: Plan) -> None:
-    """Remove decorators that are marks, the statement `torch.fx.wrap("name")`, and `torch.jit.Final` of annotations."""
+    """Remove decorators that are marks, statements such as `torch.fx.wrap("name")`, and types for TorchScript."""
     tree = plan.unit.tree
     for owner in [n for n in tree.nodes if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))]:
         for node in owner.decorator_list:
@@ -44,10 +48,11 @@ def plan_marks(plan: Plan) -> None:
                     plan.found("JM204", node, dotted, "removing the decorator would lose a comment")
     for stmt in tree.all(ast.Expr):
         call = stmt.value
-        if isinstance(call, ast.Call) and plan.unit.resolve(call.func) == "torch.fx.wrap" and call not in plan.taken:
+        dotted = plan.unit.resolve(call.func) if isinstance(call, ast.Call) else None
+        if dotted in _STATEMENTS and call not in plan.taken:
             plan.taken |= set(tree.walk(call))
             plan.lines[stmt] = lambda _: []
-            plan.found("JM002", call, "torch.fx.wrap", _TRACED)
+            plan.found("JM002", call, dotted, _STATEMENTS[dotted])
     for node in tree.all(ast.Subscript):
         dotted = plan.unit.resolve(node.value) or ""
         if _ONE_OR_MORE.fullmatch(dotted) and node not in plan.taken:

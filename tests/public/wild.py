@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import fcntl
 import json
 import subprocess
 from collections import Counter
@@ -26,10 +27,12 @@ def commit() -> str:
 
 def keep(results: Sequence[measure.Measured], converter: str) -> None:
     """Add results to those kept, in place of older ones of the same programs."""
-    everything = _read()
-    everything |= {r.name: {"commit": converter, **dataclasses.asdict(r)} for r in results}
     KEPT.parent.mkdir(parents=True, exist_ok=True)
-    KEPT.write_text(json.dumps(everything, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    with KEPT.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # several runs may add to it
+        everything = _read()
+        everything |= {r.name: {"commit": converter, **dataclasses.asdict(r)} for r in results}
+        KEPT.write_text(json.dumps(everything, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def kept() -> Results:
