@@ -48,11 +48,11 @@ def plan_marks(plan: Plan) -> None:
                     plan.found("JM204", node, dotted, "removing the decorator would lose a comment")
     for stmt in tree.all(ast.Expr):
         call = stmt.value
-        dotted = plan.unit.resolve(call.func) if isinstance(call, ast.Call) else None
-        if dotted in _STATEMENTS and call not in plan.taken:
+        name = plan.unit.resolve(call.func) if isinstance(call, ast.Call) else None
+        if name in _STATEMENTS and call not in plan.taken:
             plan.taken |= set(tree.walk(call))
             plan.lines[stmt] = lambda _: []
-            plan.found("JM002", call, dotted, _STATEMENTS[dotted])
+            plan.found("JM002", call, name, _STATEMENTS[name])
     for node in tree.all(ast.Subscript):
         dotted = plan.unit.resolve(node.value) or ""
         if _ONE_OR_MORE.fullmatch(dotted) and node not in plan.taken:
