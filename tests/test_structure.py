@@ -144,3 +144,39 @@ def test_what_the_forward_of_a_base_gives(tmp_path: Path) -> None:
     model, module = under_torch(SUPER).Net(), under_jax(converted, tmp_path)
     x = np.linspace(-1, 1, 24, dtype=np.float32).reshape(2, 4, 3)
     np.testing.assert_allclose(module.Net()(jnp.asarray(x)), model(torch.tensor(x)).detach().numpy(), atol=1e-6)
+
+
+FALLBACK = """
+import torch
+from torch import nn
+from einops.layers.torch import Rearrange
+try:
+    from torch.nn.utils.parametrizations import weight_norm
+except ImportError:
+    from torch.nn.utils import weight_norm
+
+class Patches(nn.Module):
+    def __init__(self, **sizes):
+        super().__init__()
+        self.split = Rearrange("b (h w) -> b h w", **sizes)
+        self.fc = weight_norm(nn.Linear(4, 4))
+    def forward(self, x):
+        return self.split(self.fc(x))
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.patches = Patches(h=2)
+    def forward(self, x):
+        return self.patches(x)
+"""
+
+
+def test_imports_for_older_releases_and_sizes_handed_on(tmp_path: Path) -> None:
+    converted = convert(FALLBACK)
+    assert not converted.left and "parametrized_weight_norm(" in converted.text, converted.left
+    model, module = under_torch(FALLBACK).Net(), under_jax(converted, tmp_path)
+    twin = module.Net(rngs=nnx.Rngs(0))
+    load_state_dict(twin, {k: v.numpy() for k, v in model.state_dict().items()})
+    x = np.linspace(-1, 1, 8, dtype=np.float32).reshape(2, 4)
+    np.testing.assert_allclose(twin(jnp.asarray(x)), model(torch.tensor(x)).detach().numpy(), atol=1e-6)

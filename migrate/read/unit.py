@@ -98,7 +98,7 @@ class Unit:
     def _target(self, binding: Binding) -> str | None:
         """The import target of a binding, "" when it is no import, None when it does not count (`torch = None`)."""
         if binding.kind in ("import", "from"):
-            return binding.target
+            return None if self._is_fallback(binding) else binding.target
         if binding.kind == "assign":
             up = self.tree.parents.get(binding.node)
             if isinstance(up, ast.Assign) and isinstance(up.value, ast.Constant) and up.value.value is None:
@@ -113,6 +113,22 @@ class Unit:
                 if isinstance(root, ast.Name) and root.id != binding.name and self._is_module_level(up):
                     return self.resolve(up.value) or ""
         return ""
+
+    def _is_fallback(self, binding: Binding) -> bool:
+        """Whether an import in `except ImportError` stands in for one from torch that this release of torch has."""
+        handler = self.tree.parents.get(binding.node)
+        attempt = self.tree.parents.get(handler) if isinstance(handler, ast.ExceptHandler) else None
+        if not isinstance(handler, ast.ExceptHandler) or not isinstance(attempt, ast.Try) or handler.type is None:
+            return False
+        if ast.unparse(handler.type) not in ("ImportError", "ModuleNotFoundError"):
+            return False
+        return any(
+            isinstance(stmt, ast.ImportFrom)
+            and (alias.asname or alias.name) == binding.name
+            and torch_names().known(f"{stmt.module}.{alias.name}")
+            for stmt in attempt.body
+            for alias in getattr(stmt, "names", ())
+        )
 
     def tensor_type(self, node: ast.expr) -> str | None:
         """`torch.FloatTensor` for it, for `torch.cuda.FloatTensor` and for a choice between the two; else None."""

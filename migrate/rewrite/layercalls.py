@@ -84,7 +84,7 @@ def _arguments(plan: Plan, row: Row, node: ast.Call, receiver: ast.expr | None, 
     bound = bind(signature, node, receiver)
     if isinstance(bound, Mismatch):
         if bound.reason == "star":
-            lacking = {p.name for p in signature.params} - known - {"device", "dtype"}
+            lacking = {p.name for p in signature.params if p.kind != "varkw"} - known - {"device", "dtype"}
             unseen = lacking and any(k.arg is None for k in node.keywords)  # `**options` may hold them
             named = {k.arg for k in node.keywords} & (set(row.drop) | set(row.refuse))
             return "star-arguments" if unseen or named else ""
