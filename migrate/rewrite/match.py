@@ -229,6 +229,8 @@ def asker(signature: Signature, arguments: Arguments, unit: Unit) -> Callable[[s
             return _kind_word(unit.kind(node)) if node is not None else "None"
         if what == "literal":
             return node is not None and literal(ast.unparse(node)) is not ...
+        if what == "variable":
+            return node is not None and _is_variable(unit, node)
         if what == "tensors":
             several = arguments.rest if name == arguments.rest_name and len(arguments.rest) > 1 else (node,)
             if isinstance(node, (ast.List, ast.Tuple)):
@@ -249,6 +251,14 @@ def asker(signature: Signature, arguments: Arguments, unit: Unit) -> Callable[[s
         raise ValueError(f"unknown question {what}({name})")
 
     return ask
+
+
+def _is_variable(unit: Unit, node: ast.expr) -> bool:
+    """Whether an argument is a parameter or buffer of a module, perhaps None in place of it."""
+    if isinstance(node, ast.IfExp):
+        either = (n for n in (node.body, node.orelse) if not (isinstance(n, ast.Constant) and n.value is None))
+        return all(_is_variable(unit, n) for n in either)
+    return isinstance(node, ast.Attribute) and unit.kind(node).tag == "Variable"
 
 
 def _fixed(arguments: Arguments, name: str, node: ast.expr | None) -> bool:

@@ -39,6 +39,8 @@ def plan_variables(plan: Plan) -> None:
             plan.whole.setdefault(node, Whole(lambda w, n=node: _plain(w, n) + "[...]", ATOM, (node,)))  # type: ignore[misc]
 
 
+# What the functions batch_norm and instance_norm of the layer library write to.
+_STATISTICS = ("running_mean", "running_var")
 # Functions of the layer library that take a Variable as well as an array, or None.
 _TAKE_EITHER = frozenset(
     f"torch.nn.functional.{name}"
@@ -170,7 +172,13 @@ def _is_optimizer(plan: Plan, call: ast.Call) -> bool:
 
 
 def _writes_to(plan: Plan, call: ast.Call, node: ast.expr) -> bool:
-    """Whether a function of the project, always called with Variables, writes to the parameter that takes `node`."""
+    """Whether the call writes to the Variable `node`: running statistics, or the parameter of a function of the project
+    that is always called with Variables."""
+    if plan.unit.resolve(call.func) in ("torch.nn.functional.batch_norm", "torch.nn.functional.instance_norm"):
+        given = dict(zip(("input", *_STATISTICS), call.args, strict=False)) | {
+            k.arg or "": k.value for k in call.keywords
+        }
+        return any(given.get(name) is node for name in _STATISTICS)
     facts = plan.unit.kind(call.func).facts
     if not isinstance(facts, FunctionFacts):
         return False
