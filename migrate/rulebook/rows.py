@@ -174,6 +174,8 @@ def _consumed(row: Row, signature: Signature, fail: Any) -> None:
         conditions = " ".join(o.when for o in row.options)
         if not re.search(rf"\b{re.escape(name)}\b", conditions):
             fail(f"nothing consumes the argument {name!r}: use it in `to`, or list it in drop or refuse")
+    for name in sorted((set(row.drop) | set(row.refuse)) & holes - {"self"}):
+        fail(f"{name!r} is used in `to`: what is listed in drop or refuse never gets there")
     for name in sorted((set(row.drop) | set(row.refuse)) - names):
         fail(f"drop/refuse names {name!r}, which sig does not have")
 

@@ -100,13 +100,13 @@ def min_with_indices(input, dim, keepdim=False):
 
 def max_of(input, dim_or_other):
     """torch.max with two arguments: over a dimension (and where it is), or of two tensors."""
-    along = isinstance(dim_or_other, int)
+    along = isinstance(dim_or_other, (int, np.integer))
     return max_with_indices(input, dim_or_other) if along else jnp.maximum(input, dim_or_other)
 
 
 def min_of(input, dim_or_other):
     """torch.min with two arguments: over a dimension (and where it is), or of two tensors."""
-    along = isinstance(dim_or_other, int)
+    along = isinstance(dim_or_other, (int, np.integer))
     return min_with_indices(input, dim_or_other) if along else jnp.minimum(input, dim_or_other)
 
 
