@@ -864,3 +864,44 @@ def fit(model: nn.Module, xs: torch.Tensor, ys: torch.Tensor):
     want = theirs.fit(model, torch.tensor(xs), torch.tensor(ys))
     close(ours.fit(twin, jnp.asarray(xs), jnp.asarray(ys)), want)
     same_weights(twin, model, start)
+
+
+CONTEXTS = """
+from contextlib import nullcontext
+from functools import partial
+from typing import Callable
+import torch
+from torch import nn
+from torch.amp import autocast
+from torch.optim import Optimizer
+
+class Net(nn.Module):
+    def __init__(self, optimizer: Callable[..., Optimizer] | None = None, device_type="cpu"):
+        super().__init__()
+        self.optimizer = optimizer
+        self.context = nullcontext() if device_type == "cpu" else torch.amp.autocast(device_type=device_type)
+
+    def forward(self, x):
+        exactly = partial(autocast, "cuda", enabled=False) if x.ndim == 2 else nullcontext
+        with exactly():
+            x = x * 2
+        with self.context:
+            return x + isinstance(self.optimizer, Optimizer)
+"""
+
+
+def test_contexts_that_are_chosen_and_types_of_optimizers(tmp_path: Path) -> None:
+    converted = convert(CONTEXTS)
+    assert not converted.left and "torch" not in converted.text, converted.text
+    assert [f.name for f in converted.findings if f.code == "JM101"] == ["torch.autocast"]
+    assert "optimizer: Callable[..., nnx.Optimizer] | None = None" in converted.text
+    xs, _ = data(1)
+    close(
+        under_jax(converted, tmp_path).Net()(jnp.asarray(xs[0])),
+        under_torch(CONTEXTS).Net()(torch.tensor(xs[0])).numpy(),
+    )
+    other = convert(CONTEXTS.replace("from contextlib import nullcontext", "from own import nullcontext"))
+    assert "JM301" in [f.code for f in other.findings]
+    assert "JM301" in [
+        f.code for f in convert("import torch\n\nclass Own(torch.optim.Optimizer):\n    pass\n").findings
+    ]

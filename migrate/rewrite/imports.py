@@ -19,11 +19,12 @@ KNOWN: Mapping[str, str] = {
     "optax": "import optax",
     "nnx": "from flax import nnx",
     "partial": "from functools import partial",
+    "nullcontext": "from contextlib import nullcontext",
     "Image": "from PIL import Image",
     "math": "import math",
     "pickle": "import pickle",
 }
-ORDER = ("math", "pickle", "partial", "jax", "jnp", "np", "optax", "Image", "nnx")
+ORDER = ("math", "pickle", "nullcontext", "partial", "jax", "jnp", "np", "optax", "Image", "nnx")
 TORCH = ("torch", "einops.layers.torch", "torchvision")
 
 
@@ -117,11 +118,7 @@ def read_in_strings(tree: Tree) -> set[str]:
     """The names in string annotations and in `__all__`."""
     names: set[str] = set()
     for node in tree.all(ast.Constant):
-        if (
-            isinstance(node.value, str)
-            and len(node.value) < 200
-            and (_in_annotation(tree, node) or _in_all(tree, node))
-        ):
+        if isinstance(node.value, str) and len(node.value) < 200 and (in_annotation(tree, node) or _in_all(tree, node)):
             names |= set(re.findall(r"[A-Za-z_]\w*", node.value))
     return names
 
@@ -136,7 +133,8 @@ def _in_all(tree: Tree, node: ast.Constant) -> bool:
     return any(isinstance(t, ast.Name) and t.id == "__all__" for t in targets)
 
 
-def _in_annotation(tree: Tree, node: ast.AST) -> bool:
+def in_annotation(tree: Tree, node: ast.AST) -> bool:
+    """Whether `node` is part of an annotation."""
     child = node
     for up in tree.ancestors(node):
         if isinstance(up, (ast.arg, ast.AnnAssign)):

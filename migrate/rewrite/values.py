@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from ..read.kinds import Kind
 from ..rulebook.condition import holds
@@ -10,6 +11,7 @@ from ..rulebook.load import packages, torch_names
 from ..rulebook.precedence import ATOM, LAMBDA
 from ..rulebook.rows import Row
 from ..rulebook.signature import Arguments
+from .imports import in_annotation
 from .match import asker
 from .nativecalls import native_class
 from .plan import Plan, Whole
@@ -132,6 +134,10 @@ def plan_value(plan: Plan, node: ast.expr, dotted: str) -> None:
     ):
         return  # the usual layout, in a call that was converted without it
     row = plan.unit.book.find(dotted) or of_module(plan, dotted)
+    if _says_optimizer(plan, node, dotted):
+        plan.replace(node, "nnx.Optimizer")
+        plan.found("JM001", node, dotted, f"{dotted} -> nnx.Optimizer")
+        return
     if row is None:
         if torch_names().names.get(dotted) is None:
             plan.found("JM302", node, dotted, f"no rule for {dotted}")
@@ -157,6 +163,15 @@ def plan_value(plan: Plan, node: ast.expr, dotted: str) -> None:
             )
     else:
         _function_value(plan, row, node, dotted)
+
+
+def _says_optimizer(plan: Plan, node: ast.expr, dotted: str) -> bool:
+    """Whether an optimizer's class is named only to say what a value is: they are all `nnx.Optimizer`."""
+    if not re.fullmatch(r"torch\.optim\.\w+", dotted):
+        return False
+    up = plan.unit.tree.parents.get(node)
+    asked = isinstance(up, ast.Call) and plan.unit.resolve(up.func) == "builtins.isinstance" and node in up.args[1:]
+    return (asked and dotted == "torch.optim.Optimizer") or in_annotation(plan.unit.tree, node)
 
 
 def _function_value(plan: Plan, row: Row, node: ast.expr, dotted: str) -> None:

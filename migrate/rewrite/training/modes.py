@@ -39,6 +39,8 @@ def plan_modes(plan: Plan, steps: Sequence[Routine]) -> None:
             _decorator(plan, node, parent, dotted, steps)
         elif isinstance(parent, ast.Expr) and dotted == "torch.set_grad_enabled":
             _statement(plan, node, parent)
+        elif dotted in AUTOCAST:
+            _held(plan, node, dotted)
 
 
 def _mode(plan: Plan, node: ast.AST) -> str:
@@ -104,6 +106,20 @@ def _block(plan: Plan, node: ast.AST, dotted: str, steps: Sequence[Routine]) -> 
         extra = "; what leaves it is cut with jax.lax.stop_gradient" if changed else ""
         plan.found("JM002", node, dotted, f"JAX differentiates only what jax.grad is asked for{extra}")
     return None
+
+
+def _held(plan: Plan, node: ast.AST, dotted: str) -> None:
+    """A context of autocast that is kept or chosen (`ctx = autocast("cuda") if fast else nullcontext()`) is none."""
+    parent = plan.unit.tree.parents.get(node)
+    context = node if isinstance(node, ast.Call) else None
+    if isinstance(parent, ast.Call) and parent.args[:1] == [node]:
+        context = parent if plan.unit.resolve(parent.func) == "functools.partial" else context
+    bound = [b.target for s in plan.unit.scopes.of.values() for b in s.bindings.get("nullcontext", ())]
+    if context is None or any(target != "contextlib.nullcontext" for target in bound):
+        return
+    plan.taken |= set(ast.walk(context))
+    plan.replace(context, "nullcontext()" if context is node else "nullcontext", 15)
+    _autocast(plan, context, dotted)
 
 
 def _autocast(plan: Plan, node: ast.AST, dotted: str) -> None:
