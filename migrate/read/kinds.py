@@ -98,6 +98,13 @@ def join(a: Kind, b: Kind) -> Kind:
     if {a.tag, b.tag} == {"shape", "tuple"}:
         return SHAPE
     if a.tag == b.tag == "Module":
+        for wrapped, plain in ((a, b), (b, a)):  # wrapped only where there are several devices: a call gives the same
+            if (
+                wrapped.name in WRAPPERS
+                and wrapped.items
+                and join(wrapped.items[0], plain).facts is plain.facts is not None
+            ):
+                return wrapped
         if a.name in CONTAINERS and b.name in CONTAINERS:
             return Kind("Module", a.name, (MODULE,))
         return Kind("Module", why=a.why)

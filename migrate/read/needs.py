@@ -92,7 +92,13 @@ def find_needs(project: Project, book: RuleBook, native: Native = TORCH_LAYERS) 
     _copies(needs)
     _layer_subclasses(project, needs, book, catalogue)
     _propagate(project, needs, called_from)
+    needs.rngs -= {f for f in needs.rngs if _is_served(f, needs)}
     return needs
+
+
+def _is_served(facts: FunctionFacts, needs: Needs) -> bool:
+    """Whether a nested function, which is no method, sees the `rngs` of a function around it and needs none itself."""
+    return facts.owner is None and any(outer in needs.rngs for outer in outer_functions(facts)[1:])
 
 
 def draws(row: Row | None, catalogue: Mapping[str, Layer], node: ast.Call | None = None) -> Draw:

@@ -22,6 +22,7 @@ def passes() -> Sequence[Callable[[Plan], None]]:
     from .partials import plan_partials
     from .randomness import plan_keys, plan_seeds
     from .reexports import plan_reexports
+    from .selfassign import plan_self_assignments
     from .tensortypes import plan_tensor_types
     from .training import plan_training
     from .x64 import plan_wide_results, plan_x64
@@ -49,4 +50,5 @@ def passes() -> Sequence[Callable[[Plan], None]]:
         plan_borders,
         plan_reexports,
         plan_fstrings,
+        plan_self_assignments,
     )

@@ -157,6 +157,7 @@ def verdict(name: str, case: CaseReport, left: str) -> Row:
     ways = [stages["eager"], stages["jit"]]
     notes = [ways[0].compared, *(f"{s.how}: {s.detail or s.verdict}" for s in ways if s.verdict != "equal")]
     notes += [s.detail for s in ways if s.verdict == "equal" and s.detail][:1]
+    notes += [f"float64: {s.detail}" for s in case.stages if s.name == "float64" and s.verdict != "holds"]
     row = replace(row, error=max(s.max_rel or 0.0 for s in ways))
     if case.ok and all(s.verdict == "equal" for s in ways):
         row = replace(row, verdict="equal")

@@ -24,7 +24,7 @@ def plan_classes(plan: Plan) -> None:
         _training_flag(plan, facts)
         _reserved(plan, facts)
     for function in plan.needs.rngs:
-        if function.unit is plan.unit and not _served_by_outer(plan, function):
+        if function.unit is plan.unit:
             add_keyword_parameter(plan, function.node, RNGS)
             plan.found(
                 "JM002",
@@ -95,16 +95,6 @@ def _header(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> ast.
     if not isinstance(node, ast.ClassDef) and node.args.args:
         return node.args.args[0]
     return node.body[0]
-
-
-def _served_by_outer(plan: Plan, facts: FunctionFacts) -> bool:
-    """A nested function that sees `rngs` of the function around it needs none of its own."""
-    outer = plan.unit.tree.function(facts.node)
-    while outer is not None:
-        if plan.unit.functions[outer] in plan.needs.rngs:
-            return True
-        outer = plan.unit.tree.function(outer)
-    return False
 
 
 def _bases(plan: Plan, node: ast.ClassDef) -> None:

@@ -1,0 +1,100 @@
+"""Forms that public training scripts have, each run in both frameworks."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+from runner import run_both
+
+NESTED = """
+import torch
+import torch.nn as nn
+
+
+def make(n):
+    def block(i, o, normalize=True):
+        layers = [nn.Linear(i, o)]
+        if normalize:
+            layers.append(nn.BatchNorm1d(o))
+        return layers
+
+    return nn.Sequential(*block(n, 3), *block(3, 4, normalize=False))
+
+
+class G(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+
+        def block(i, o, normalize=True):
+            layers = [nn.Linear(i, o)]
+            if normalize:
+                layers.append(nn.BatchNorm1d(o))
+            return layers
+
+        self.model = nn.Sequential(*block(n, 3), *block(3, 4, normalize=False), nn.Tanh())
+
+    def forward(self, x):
+        return self.model(x)
+
+
+def classes(n):
+    def outer(k):
+        class Inner(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.fc = nn.Linear(n, k)
+
+            def forward(self, x):
+                return self.fc(x)
+
+        return Inner()
+
+    return nn.Sequential(outer(3), nn.Dropout(0.5))
+
+
+def drawing(x: torch.Tensor):
+    def noise(y):
+        return y + torch.randn(3)
+
+    return noise(noise(x))
+
+
+def main():
+    drawing(torch.ones(3))
+    return G(5)(torch.ones(2, 5)).shape, make(5)(torch.ones(2, 5)).shape, classes(5)(torch.ones(2, 5)).shape
+"""
+
+
+def test_nested_functions_that_build_layers_share_the_rngs_around_them() -> None:
+    """A function inside `__init__` sees its `rngs`; a class inside a function is given its own; keys are handed on."""
+    run = run_both(NESTED)
+    assert run.same, (run.error, run.outcome.after)
+    assert not run.left
+    assert "def block(i, o, normalize=True):" in run.outcome.after
+
+
+def test_assignments_that_have_nothing_left_to_do_go() -> None:
+    source = """
+        import torch
+        from torch import nn
+
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        net = nn.Linear(3, 2).to(device)
+        if device == "cuda":
+            net = nn.DataParallel(net)
+
+        def main():
+            x, y = torch.ones(2, 3), torch.zeros(2)
+            x, y = x.to(device), y.to(device)
+            for _ in range(2):
+                y = y.contiguous()
+            values, _ = (net(x) * 0 + 1).max(1)
+            x, y = x.exp(), y.cpu()
+            return x, y, values
+    """
+    run = run_both(source)
+    assert run.same, run.error
+    assert "x, y = x, y\n" not in run.outcome.after and "y = y\n" not in run.outcome.after
+    assert "x, y = jnp.exp(x), y\n" in run.outcome.after
