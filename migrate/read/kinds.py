@@ -98,13 +98,9 @@ def join(a: Kind, b: Kind) -> Kind:
     if {a.tag, b.tag} == {"shape", "tuple"}:
         return SHAPE
     if a.tag == b.tag == "Module":
-        for wrapped, plain in ((a, b), (b, a)):  # wrapped only where there are several devices: a call gives the same
-            if (
-                wrapped.name in WRAPPERS
-                and wrapped.items
-                and join(wrapped.items[0], plain).facts is plain.facts is not None
-            ):
-                return wrapped
+        for wrapper, plain in ((a, b), (b, a)):  # wrapped where there are several devices: a call gives the same
+            if wrapper.name in WRAPPERS and wrapper.items and _same_class(wrapper.items[0], plain):
+                return wrapper
         if a.name in CONTAINERS and b.name in CONTAINERS:
             return Kind("Module", a.name, (MODULE,))
         return Kind("Module", why=a.why)
@@ -119,6 +115,10 @@ def join(a: Kind, b: Kind) -> Kind:
     if a.tag == b.tag == "tuple" and a.name == b.name and len(a.items) == len(b.items):
         return Kind("tuple", a.name, tuple(map(join, a.items, b.items)))
     return UNKNOWN
+
+
+def _same_class(a: Kind, b: Kind) -> bool:
+    return a.tag == b.tag and a.name == b.name and a.facts is b.facts and (a.name != "" or a.facts is not None)
 
 
 def _of_modules(kind: Kind) -> bool:
