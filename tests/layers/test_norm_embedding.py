@@ -91,7 +91,11 @@ def test_other_norms(same, normal):
         same(nn.LocalResponseNorm(size), norm.LocalResponseNorm(size), normal(2, 8, 4, 4))
 
 
-@pytest.mark.parametrize("options", [{}, {"padding_idx": 0}, {"padding_idx": -1}, {"max_norm": 1.0}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"padding_idx": 0}, {"padding_idx": -1}, {"max_norm": 1.0}, {"scale_grad_by_freq": True, "padding_idx": 1}],
+    ids=str,
+)
 def test_embedding(same, rngs, options):
     ids = np.random.default_rng(0).integers(0, 7, (2, 9))
     same(nn.Embedding(7, 3, **options), embedding.Embedding(7, 3, **options, rngs=rngs), ids)

@@ -23,6 +23,11 @@ def _with_rows(rows, bias, add_zero):
     return jnp.concatenate([rows, jnp.zeros(shape, rows.dtype)], 1) if add_zero else rows
 
 
+def _joined(heads, shape):
+    """(N * heads, S, E / heads) as (N, S, E), for queries of the shape (N, L, E)."""
+    return heads.reshape(shape[0], -1, *heads.shape[1:]).swapaxes(1, 2).reshape(shape[0], -1, shape[-1])
+
+
 def _weights(q, k, v, num_heads, key_padding_mask, attn_mask, need_weights):
     """The weights (N, heads, L, S) of the values, and these by head. No mask blocks what _with_rows added."""
     q, k, v = (x.reshape(*x.shape[:2], num_heads, -1).swapaxes(1, 2) for x in (q, k, v))
@@ -63,14 +68,20 @@ def multi_head_attention_forward(
     q_proj_weight=None,
     k_proj_weight=None,
     v_proj_weight=None,
+    static_k=None,
+    static_v=None,
     average_attn_weights=True,
+    is_causal=False,
     *,
     dropout_key=None,
 ):
     """Attention over (L, N, E) or (L, E) with the given weights. A boolean mask is True where a position is blocked.
 
-    `dropout_key` is needed when dropout_p is above 0 in training.
+    `static_k` and `static_v` (N * heads, S, E / heads) stand for the projections. `dropout_key` is needed when dropout_p
+    is above 0 in training.
     """
+    if is_causal and attn_mask is None:
+        raise ValueError("is_causal is only a hint: attn_mask has to be given too")
     batched = query.ndim == 3
     query, key, value = (x.swapaxes(0, 1) if batched else x[None] for x in (query, key, value))
     if key_padding_mask is not None and not batched:
@@ -79,6 +90,7 @@ def multi_head_attention_forward(
     projections = projections if use_separate_proj_weight else jnp.split(in_proj_weight, 3)
     biases = (0, 0, 0) if in_proj_bias is None else jnp.split(in_proj_bias, 3)
     q, k, v = (x @ w.T + b for x, w, b in zip((query, key, value), projections, biases, strict=True))
+    k, v = (_joined(static, q.shape) if static is not None else x for static, x in ((static_k, k), (static_v, v)))
     k, v = _with_rows(k, bias_k, add_zero_attn), _with_rows(v, bias_v, add_zero_attn)
     weights, v = _weights(q, k, v, num_heads, key_padding_mask, attn_mask, need_weights)
     if training and dropout_p:

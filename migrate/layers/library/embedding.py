@@ -65,14 +65,23 @@ class Embedding(_Table):
     """Rows of a table; the row padding_idx starts as zero and gets no gradient."""
 
     def __init__(
-        self, num_embeddings, embedding_dim, padding_idx=None, max_norm=None, norm_type=2.0, *, rngs: nnx.Rngs
+        self,
+        num_embeddings,
+        embedding_dim,
+        padding_idx=None,
+        max_norm=None,
+        norm_type=2.0,
+        scale_grad_by_freq=False,
+        *,
+        rngs: nnx.Rngs,
     ):
         self._build(num_embeddings, embedding_dim, padding_idx, max_norm, norm_type, rngs)
+        self.scale_grad_by_freq = scale_grad_by_freq
 
     def __call__(self, input):
         if self.max_norm is not None:
             self._renormalize(input)
-        return embedding(input, self.weight[...], self.padding_idx)
+        return embedding(input, self.weight[...], self.padding_idx, self.scale_grad_by_freq)
 
 
 class EmbeddingBag(_Table):
