@@ -77,8 +77,8 @@ def multi_head_attention_forward(
 ):
     """Attention over (L, N, E) or (L, E) with the given weights. A boolean mask is True where a position is blocked.
 
-    `static_k` and `static_v` (N * heads, S, E / heads) stand for the projections. `dropout_key` is needed when dropout_p
-    is above 0 in training.
+    `static_k` and `static_v` (N * heads, S, E / heads) stand for the projections. `dropout_key` is needed in training
+    where dropout_p is above 0.
     """
     if is_causal and attn_mask is None:
         raise ValueError("is_causal is only a hint: attn_mask has to be given too")
