@@ -75,6 +75,15 @@ def test_comments_of_marks_stay() -> None:
     assert [f.code for f in converted.findings if f.name == "torch.compiler.disable"] == ["JM204"]
 
 
+@pytest.mark.parametrize("name", ["compile", "xpu", "compiler"])
+def test_names_that_torch_is_asked_for(name: str, tmp_path: Path) -> None:
+    source = f"import torch\n\ndef f(x: torch.Tensor):\n    return x.sin() if hasattr(torch, '{name}') else x.cos()\n"
+    converted = convert(source)
+    assert hasattr(torch, name) and not converted.left and "if True else" in converted.text, converted.text
+    unknown = convert(source.replace(name, "no_such_name"))
+    assert [f.code for f in unknown.findings if f.severity == "error"] == ["JM304"]
+
+
 def test_torch_home_is_where_torch_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = "import torch\n\ndef homes():\n    return torch.hub._get_torch_home(), torch.hub.get_dir()\n"
     theirs, ours = under_torch(source), under_jax(convert(source), tmp_path)

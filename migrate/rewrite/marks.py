@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
+from ..rulebook.load import torch_names
 from ..rulebook.precedence import level_of
 from .decorators import remove_decorator
 from .plan import Plan, Whole
@@ -53,6 +54,8 @@ def plan_marks(plan: Plan) -> None:
             plan.taken |= set(tree.walk(call))
             plan.lines[stmt] = lambda _: []
             plan.found("JM002", call, name, _STATEMENTS[name])
+    for call in tree.all(ast.Call):
+        _asked_for(plan, call)
     for node in tree.all(ast.Subscript):
         dotted = plan.unit.resolve(node.value) or ""
         if _ONE_OR_MORE.fullmatch(dotted) and node not in plan.taken:
@@ -65,3 +68,20 @@ def plan_marks(plan: Plan) -> None:
             plan.taken |= {node, *tree.walk(node.value)}
             plan.whole[node] = Whole(lambda writer, kept=inner: writer.text(kept), level_of(inner), (inner,))  # type: ignore[misc]
             plan.found("JM002", node, "torch.jit.Final", "a mark for TorchScript: the type stays")
+
+
+def _asked_for(plan: Plan, call: ast.Call) -> None:
+    """`hasattr(torch, "compile")` is what it is in the release of torch that the rules know."""
+    resolve = plan.unit.resolve
+    if resolve(call.func) != "builtins.hasattr" or len(call.args) != 2 or call in plan.taken:
+        return
+    module, name = resolve(call.args[0]) or "", call.args[1]
+    modules = torch_names().names
+    if module not in modules or not isinstance(name, ast.Constant) or not isinstance(name.value, str):
+        return
+    dotted = f"{module}.{name.value}"
+    if not torch_names().known(dotted) and dotted not in modules:
+        return  # the rules know most of what is public, and not all
+    plan.taken |= set(plan.unit.tree.walk(call))
+    plan.replace(call, "True")
+    plan.found("JM001", call, dotted, "True: the torch that the rules know has it")
