@@ -27,6 +27,7 @@ from .kinds import (
     join_all,
     kind_of_result,
 )
+from .taken import taken
 from .tensor_only import may_show_tensor, shows_tensor
 from .unit import STANDARD_LIBRARY, Unit
 
@@ -286,6 +287,7 @@ class Calls:
     def _method(
         self, base: Kind, name: str, node: ast.Call, args: list[Kind], keywords: dict[str, Kind], env: Env
     ) -> Kind:
+        self.unit.taken.discard(node)
         if base.is_tensor:
             row = self.unit.book.find(f"torch.Tensor.{name}")
             if row is None:
@@ -314,11 +316,26 @@ class Calls:
             elif may_show_tensor(node, self.unit):
                 usage = self.unit.usage(self.flow.owner)
                 self.prove(node, env, usage.of_result(node, name, usage.tensors))
+            self._excluded(node, env)
             receiver = node.func.value if isinstance(node.func, ast.Attribute) else node.func
-            if self.unit.kind(receiver).is_tensor or shows_tensor(node, self.unit):
-                row = self.unit.book.find(f"torch.Tensor.{name}")
-                return kind_of_result(row.gives, TENSOR) if row is not None else UNKNOWN
+            row = self.unit.book.find(f"torch.Tensor.{name}")
+            if self.unit.kind(receiver).is_tensor and row is not None:
+                return self.flow.refine(f"torch.Tensor.{name}", node, kind_of_result(row.gives, TENSOR))
         return UNKNOWN
+
+    def _excluded(self, node: ast.Call, env: Env) -> None:
+        """Let an unknown receiver be a tensor where its method or what becomes of the call excludes all else."""
+        assert isinstance(node.func, ast.Attribute)
+        value = node.func.value
+        if self.unit.kind(value).is_tensor:
+            return
+        if why := shows_tensor(node, self.unit):
+            self.unit.kinds[value] = Kind("Tensor", why=why)
+        elif why := taken(node, self.unit):
+            self.unit.kinds[value] = Kind("Tensor", why=why)
+            self.unit.taken.add(node)
+            if isinstance(value, ast.Name) and value.id in env:
+                env[value.id] = Kind("Tensor", why=f"line {node.lineno} raises on anything but arrays")
 
     def prove(self, node: ast.expr, env: Env, why: str) -> None:
         """Let the receiver of a call that fits tensors and other types be a tensor: `why` is the second evidence."""

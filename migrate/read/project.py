@@ -10,6 +10,7 @@ from pathlib import PurePath
 
 from ..rulebook.load import RuleBook
 from .facts import ClassFacts, FunctionFacts
+from .reach import owned_within_reach
 from .reexports import find_reexports, find_starred, follow, follow_siblings
 from .shared_names import Surroundings, with_arrays, without_such_types
 from .source import Source
@@ -150,8 +151,9 @@ def _look_around(project: Project) -> None:
     while left := {unit for unit in closed if not project.imported_by(unit) <= closed}:
         closed -= left
     arrays = any(with_arrays(t) for found in tops.values() for t in found)
+    within = owned_within_reach(project, methods, tops)
     for unit in project.units:
-        unit.around = Surroundings(methods, unit in closed, arrays)
+        unit.around = Surroundings(methods, unit in closed, arrays, within[unit])
 
 
 def _imported(unit: Unit) -> set[str]:

@@ -23,11 +23,13 @@ from dataclasses import dataclass
 class Surroundings:
     """What else could own a method. `methods`: names that the project's classes define. `closed`: the file imports
     torch, NumPy, the standard library and files of the project for which the same is true, and nothing else. `arrays`:
-    the project imports a library with arrays or matrices of its own."""
+    the project imports a library with arrays or matrices of its own. `owned`: names that something within reach of the
+    file's values has as an attribute, a class of the project or of a library; None when that cannot be told."""
 
     methods: frozenset[str] = frozenset()
     closed: bool = False
     arrays: bool = False
+    owned: frozenset[str] | None = None
 
 
 # Names of tensors' methods that other types have too, by which: they prove nothing alone (`proven_together` does).

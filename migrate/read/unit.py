@@ -20,7 +20,8 @@ from .usage import Usage
 class Unit:
     """`module` is the dotted module name ("" when unknown). `kinds` is filled by `infer`,
     `fault` says what went wrong there; `around` which other types the project could mean by a method's name;
-    `opaque` are nodes that nobody looks into;
+    `opaque` are nodes that nobody looks into; `taken` are the calls whose receiver is a tensor only if what they become
+    does not raise (taken.py);
     `reexports` the names of the project that are torch's, `starred` what star imports bring from the project."""
 
     source: Source
@@ -31,6 +32,7 @@ class Unit:
     fault: str = ""
     around: Surroundings = field(default_factory=Surroundings)
     opaque: set[ast.AST] = field(default_factory=set)
+    taken: set[ast.AST] = field(default_factory=set)
     reexports: Mapping[str, str] = field(default_factory=dict)
     starred: Mapping[str, str] = field(default_factory=dict)
     kinds: dict[ast.AST, Kind] = field(default_factory=dict)

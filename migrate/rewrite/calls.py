@@ -201,7 +201,8 @@ def _method_call(plan: Plan, node: ast.Call, func: ast.Attribute) -> None:
             if torch_names().known(dotted):
                 plan.found("JM302", node, dotted, f"no rule for {dotted}", evidence=why(receiver))
             return
-        apply(plan, row, node, dotted, func.value, why(receiver))
+        strict = row.strict if node in unit.taken else None
+        apply(plan, strict or row, node, dotted, func.value, why(receiver))
         return
     if receiver.tag in RECEIVERS and receiver.name != "plain":
         _object_method(plan, node, func, receiver)

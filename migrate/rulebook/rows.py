@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -16,6 +16,7 @@ KEYS = frozenset(
     [
         "sig",
         "to",
+        "strict",
         "also",
         "gives",
         "drop",
@@ -93,6 +94,11 @@ class Row:
         )
 
     @cached_property
+    def strict(self) -> Row | None:
+        """The row with the targets that raise on all but arrays in place of its own, where it has such."""
+        return replace(self, data={**self.data, "to": self.data["strict"]}) if "strict" in self.data else None
+
+    @cached_property
     def notes(self) -> tuple[Note, ...]:
         note = self.data.get("note", [])
         return tuple(
@@ -150,7 +156,7 @@ def check(row: Row, snapshot: Mapping[str, Any] | None = None) -> None:
     if row.data.get("numeric") is False and not row.data.get("why"):
         fail("numeric = false needs why")
     try:
-        signature, options = row.signature, row.options
+        signature, options = row.signature, (*row.options, *(row.strict.options if row.strict is not None else ()))
     except (ValueError, KeyError, TypeError) as error:
         fail(str(error))
         return
