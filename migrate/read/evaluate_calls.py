@@ -122,12 +122,28 @@ class Calls:
 
     def _prove_arguments(self, node: ast.Call, func: Kind, dotted: str, env: Env) -> None:
         """What goes into a module, or into a torch function where it takes a tensor, is the second evidence."""
+        if dotted in ("torch.max", "torch.min") and len(node.args) == 2:
+            self._not_an_axis(node.args[1], dotted, env)
         for arg in node.args:
             if isinstance(arg, ast.Call) and not self.unit.kind(arg).known:
                 if func.tag == "Module" and func.name != "plain":
                     self.prove(arg, env, "its result goes into a module")
                 elif dotted.startswith("torch.") and self.unit.usage(self.flow.owner).takes_tensor(node, arg):
                     self.prove(arg, env, f"its result goes into {dotted}")
+
+    def _not_an_axis(self, arg: ast.expr, dotted: str, env: Env) -> None:
+        """`torch.max(a, b[:2])`: a slice is no axis, and of a list it would be none of what torch.max takes."""
+        parts = arg.slice.elts if isinstance(arg, ast.Subscript) and isinstance(arg.slice, ast.Tuple) else []
+        parts = parts or ([arg.slice] if isinstance(arg, ast.Subscript) else [])
+        if not any(isinstance(p, ast.Slice) for p in parts) or self.unit.kind(arg).known:
+            return
+        assert isinstance(arg, ast.Subscript)
+        tensor = Kind("Tensor", why=f"a slice of it goes into {dotted}")
+        self.unit.kinds[arg] = tensor
+        if not self.unit.kind(arg.value).known:
+            self.unit.kinds[arg.value] = tensor
+            if isinstance(arg.value, ast.Name) and arg.value.id in env:
+                env[arg.value.id] = tensor
 
     def _prepare_lambda(self, node: ast.Call, env: Env) -> None:
         """`map(lambda t: …, xs)`: the lambda's parameter is an element of `xs`."""

@@ -151,9 +151,10 @@ def _look_around(project: Project) -> None:
     while left := {unit for unit in closed if not project.imported_by(unit) <= closed}:
         closed -= left
     arrays = any(with_arrays(t) for found in tops.values() for t in found)
+    named_axes = any("xarray" in found for found in tops.values())
     within = owned_within_reach(project, methods, tops)
     for unit in project.units:
-        unit.around = Surroundings(methods, unit in closed, arrays, within[unit])
+        unit.around = Surroundings(methods, unit in closed, arrays, named_axes, within[unit])
 
 
 def _imported(unit: Unit) -> set[str]:

@@ -21,14 +21,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What else could own a method. `methods`: names that the project's classes define. `closed`: the file imports
-    torch, NumPy, the standard library and files of the project for which the same is true, and nothing else. `arrays`:
-    the project imports a library with arrays or matrices of its own. `owned`: names that something within reach of the
-    file's values has as an attribute, a class of the project or of a library; None when that cannot be told."""
+    """What else could own a method.
+
+    `methods`: names that the project's classes define. `closed`: the file imports torch, NumPy, the standard library
+    and files of the project for which the same is true, and nothing else. `arrays`: the project imports a library with
+    arrays or matrices of its own, `named_axes`: one whose axes have names. `owned`: names that something within reach
+    of the file's values has as an attribute, a class of the project or of a library; None when that cannot be told.
+    """
 
     methods: frozenset[str] = frozenset()
     closed: bool = False
     arrays: bool = False
+    named_axes: bool = False
     owned: frozenset[str] | None = None
 
 
@@ -81,13 +85,18 @@ def _sizes(node: ast.expr) -> bool:
     return _is_int(node)
 
 
+def _axis(node: ast.expr) -> object:
+    return ast.literal_eval(node)
+
+
 def _true(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, bool)
 
 
 # What no other owner accepts: NumPy views as types, repeats along one axis, flattens in an order ("C"), sorts by kind,
-# reduces into an array or a type (never into True); strings split at strings; modules move with a device, a type and
-# one flag; generators draw with probabilities.
+# reduces into an array or a type (never into True) and transposes by all axes, two of them only where there are two;
+# its arrays have a number for a size, graphs count with a string; strings split at strings; modules move with a device,
+# a type and one flag; generators draw with probabilities.
 _FORMS: Mapping[str, Callable[[list[ast.expr]], bool]] = {
     "view": lambda a: any(map(_sizes, a)) and (len(a) > 1 or not isinstance(a[0], ast.Constant)),
     "split": lambda a: len(a) <= 2 and _sizes(a[0]),
@@ -101,6 +110,8 @@ _FORMS: Mapping[str, Callable[[list[ast.expr]], bool]] = {
     "argsort": lambda a: len(a) == 2 and _true(a[1]),
     "multinomial": lambda a: _is_int(a[0]) and (len(a) == 1 or _true(a[1])),
     "to": lambda a: len(a) > 3 or (len(a) == 3 and _true(a[1])),
+    "size": lambda a: len(a) == 1 and _is_int(a[0]),
+    "transpose": lambda a: len(a) == 2 and all(map(_is_int, a)) and any(_axis(e) not in (-2, -1, 0, 1) for e in a),
 }
 # Elsewhere these write in place and give None: lists and NumPy arrays sort and put, sets add.
 _FORMS_WITH_A_VALUE = frozenset({"sort", "put"})

@@ -16,6 +16,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ..rulebook.signature import Mismatch, bind
+from .caught import is_caught
 
 if TYPE_CHECKING:
     from ..rulebook.rows import Row
@@ -38,9 +39,6 @@ _TENSORS = frozenset(
     other exponent vec2 mat2 tensor2 index src value condition weight q fweights aweights prepend append L B LU_data
     LU_pivots
     """.split()  # noqa: SIM905
-)
-_CATCHING = frozenset(
-    f"builtins.{name}" for name in ("AttributeError", "TypeError", "Exception", "BaseException", "NotImplementedError")
 )
 
 
@@ -89,27 +87,3 @@ def _rejecting(row: Row) -> str:
         return found.group(1)
     found = re.match(r"\{\w+\}(\.\w+)", text)
     return f"`{found.group(1)}`" if found else "its target"
-
-
-def is_caught(node: ast.AST, unit: Unit) -> bool:
-    """Whether the code expects that `node` fails on what is no tensor: it stands in a `try` that catches that, or under
-    `contextlib.suppress`. JAX accepts numbers where torch has no method, so the handler would be passed by."""
-    child: ast.AST = node
-    for up in unit.tree.ancestors(node):
-        if isinstance(up, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
-            return False
-        if isinstance(up, ast.Try) and child in up.body and any(_catches(h, unit) for h in up.handlers):
-            return True
-        if isinstance(up, (ast.With, ast.AsyncWith)) and child in up.body:
-            opened = [i.context_expr for i in up.items if isinstance(i.context_expr, ast.Call)]
-            if any((unit.resolve(c.func) or "").rpartition(".")[2] in ("suppress", "raises") for c in opened):
-                return True
-        child = up
-    return False
-
-
-def _catches(handler: ast.ExceptHandler, unit: Unit) -> bool:
-    if handler.type is None:
-        return True
-    types = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    return any((unit.resolve(t) or "") in _CATCHING or unit.resolve(t) is None for t in types)

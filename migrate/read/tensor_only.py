@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ..rulebook.signature import Mismatch, bind
+from .caught import is_caught
 from .shared_names import fits_weak, form_shows_tensor, is_weak
 
 if TYPE_CHECKING:
@@ -86,6 +88,16 @@ TORCH_KEYWORDS = frozenset(
     }
 )
 
+# Keywords of one method or a few, which no library's method of that name takes.
+_KEYWORDS_OF: Mapping[str, frozenset[str]] = {
+    "memory_format": frozenset({"bfloat16", "bool", "clone", "double", "float", "half", "int"}),
+    "alpha": frozenset({"add", "sub", "subtract"}),
+    "replacement": frozenset({"multinomial"}),
+    "reduce": frozenset({"scatter"}),
+    "some": frozenset({"svd"}),
+    "upper": frozenset({"cholesky", "cholesky_solve"}),
+    "dims": frozenset({"flip", "permute", "roll", "rot90"}),
+}
 
 # Where torch takes a string, and no method of that name elsewhere does.
 _TAKE_STRINGS = frozenset({"scatter_reduce", "scatter_reduce_", "index_reduce", "index_reduce_", "norm"})
@@ -100,9 +112,9 @@ def shows_tensor(node: ast.Call, unit: Unit) -> str:
     name = node.func.attr
     used = not isinstance(unit.tree.parents.get(node), ast.Expr)
     only = name in TENSOR_ONLY and not is_weak(node, unit.around)
-    why = f"`.{name}` is called on it" if only or any(_is_torch(k) for k in node.keywords) else ""
+    why = f"`.{name}` is called on it" if only or any(_is_torch(k, name, unit) for k in node.keywords) else ""
     why = why or _given_a_type(node, unit) or form_shows_tensor(node, used, unit.around)
-    return why if why and _fits(node, name, unit.book) else ""
+    return why if why and _fits(node, name, unit.book) and not is_caught(node, unit) else ""
 
 
 def may_show_tensor(node: ast.Call, unit: Unit) -> bool:
@@ -114,7 +126,7 @@ def may_show_tensor(node: ast.Call, unit: Unit) -> bool:
     ):
         return False
     used = not isinstance(unit.tree.parents.get(node), ast.Expr)
-    return used and fits_weak(node) and _fits(node, node.func.attr, unit.book)
+    return used and fits_weak(node) and _fits(node, node.func.attr, unit.book) and not is_caught(node, unit)
 
 
 def _given_a_type(node: ast.Call, unit: Unit) -> str:
@@ -140,7 +152,9 @@ def _fits(node: ast.Call, name: str, book: RuleBook) -> bool:
     return not isinstance(bound, Mismatch) or bound.reason == "star"
 
 
-def _is_torch(keyword: ast.keyword) -> bool:
-    """A keyword of torch; names of dimensions (`dim="time"`) are those of other libraries."""
-    named = isinstance(keyword.value, ast.Constant) and isinstance(keyword.value.value, str)
-    return keyword.arg in TORCH_KEYWORDS and not (keyword.arg == "dim" and named)
+def _is_torch(keyword: ast.keyword, method: str, unit: Unit) -> bool:
+    """A keyword of torch; names of dimensions (`dim="time"`) are those of other libraries, of xarray any `dim`."""
+    if keyword.arg in TORCH_KEYWORDS:
+        named = isinstance(keyword.value, ast.Constant) and isinstance(keyword.value.value, str)
+        return not (keyword.arg == "dim" and (named or unit.around.named_axes))
+    return method in _KEYWORDS_OF.get(keyword.arg or "", ())

@@ -222,7 +222,7 @@ class Usage:
         for arg, param in zip(node.args, row.signature.params, strict=False):
             if param.name not in _TENSOR_PARAMETERS or param.kind != "normal":
                 continue
-            while isinstance(arg, ast.Subscript):
+            while isinstance(arg, ast.Subscript) and _is_of_array(arg.slice):
                 arg = arg.value
             if isinstance(arg, ast.Name):
                 yield arg.id, dotted
@@ -259,6 +259,13 @@ class Usage:
         """The values that it returns, those of conditional expressions one by one."""
         stmts = [n for n in self.unit.tree.walk(self.owner) if isinstance(n, ast.Return) and n.value is not None]
         return [a for stmt in stmts if stmt.value is not None for a in _alternatives(stmt.value)]
+
+
+def _is_of_array(index: ast.expr) -> bool:
+    """Whether what `x[index]` gives can be a tensor only where `x` is one: lists and dicts hold tensors, but a slice of
+    a list is a list, and none of them takes slices among others."""
+    parts = index.elts if isinstance(index, ast.Tuple) else [index]
+    return any(isinstance(p, ast.Slice) or (isinstance(p, ast.Constant) and p.value in (None, ...)) for p in parts)
 
 
 def _unlike(node: ast.AST) -> list[ast.expr]:
