@@ -11,6 +11,7 @@ from ..read.shared_names import same_for_arrays
 from ..read.source import hidden
 from ..rulebook.load import packages, torch_names
 from ..rulebook.rows import Row
+from .byname import plan_asked
 from .imports import KNOWN
 from .layercalls import layer_call
 from .layout import keep_layout
@@ -58,6 +59,8 @@ def _call(plan: Plan, node: ast.Call) -> None:
         _foreign_call(plan, node, dotted)
     elif isinstance(func, ast.Attribute) and not dotted:
         _method_call(plan, node, func)
+    elif dotted in ("builtins.hasattr", "builtins.getattr"):
+        plan_asked(plan, node, dotted)
 
 
 def _torch_call(plan: Plan, node: ast.Call, dotted: str) -> None:
