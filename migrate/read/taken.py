@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 TAKEN = frozenset(
     """
-    abs absolute add adjoint angle arccos arccosh arcsin arcsinh arctan arctanh ceil cholesky cholesky_solve chunk clone
+    abs add adjoint angle arccos arccosh arcsin arcsinh arctan arctanh ceil cholesky cholesky_solve chunk clone
     cos cosh count_nonzero cov cross cummax cummin deg2rad det detach diag diff dist div divide eq exp expand expm1 flip
     floor gcd ge gt histogram inner inverse lcm le less log log10 log1p logical_and logical_or logical_xor lt lu
     lu_solve matmul maximum median minimum mode mul multiply nanmedian ne neg negative norm outer permute pow qr
@@ -34,6 +34,7 @@ TAKEN = frozenset(
 # Their targets read an attribute (`x.astype(…)`, `x.shape`) that no other type with the method has.
 BY_ATTRIBUTE = frozenset({"bfloat16", "bool", "double", "float", "half", "int", "size"})
 
+_ALSO_LAYERS = frozenset({"norm", "expand"})  # `block.norm(x)`, `match.expand(form)`: the argument must be known
 _TENSORS = frozenset(
     """
     other exponent vec2 mat2 tensor2 index src value condition weight q fweights aweights prepend append L B LU_data
@@ -51,12 +52,25 @@ def taken(node: ast.Call, unit: Unit) -> str:
     if owned is None or name in owned or isinstance(unit.tree.parents.get(node), ast.Expr):
         return ""
     row = unit.book.find(f"torch.Tensor.{name}")
-    if row is None or not row.options or not _fits(node, row, unit) or is_caught(node, unit):
+    if row is None or not row.options or not _fits(node, row, unit) or is_caught(node, unit) or _unlike(node, unit):
         return ""
     what = _rejecting(row)
     if name in BY_ATTRIBUTE:
         return f"taken as it comes: nothing else with a method `.{name}` has {what}"
     return f"taken as it comes: {what} raises on anything but arrays"
+
+
+def _unlike(node: ast.Call, unit: Unit) -> bool:
+    """Whether the code around uses the receiver, or the name of the result, as no tensor is used."""
+    assert isinstance(node.func, ast.Attribute)
+    names = {n.id for n in (node.func.value, *_targets(node, unit)) if isinstance(n, ast.Name)}
+    owner = unit.tree.function(node) or unit.tree.root
+    return not names.isdisjoint(unit.usage(owner).unlike_tensor)
+
+
+def _targets(node: ast.Call, unit: Unit) -> list[ast.expr]:
+    up = unit.tree.parents.get(node)
+    return up.targets if isinstance(up, ast.Assign) else []
 
 
 def _fits(node: ast.Call, row: Row, unit: Unit) -> bool:
@@ -73,7 +87,7 @@ def _fits(node: ast.Call, row: Row, unit: Unit) -> bool:
     given = [v for n, v in bound.named.items() if v is not node.func.value and n not in _TENSORS]
     if any(unit.kind(v).is_tensor for v in given):
         return False  # `block.norm(x)` calls a layer
-    if row.short == "norm" and any(not unit.kind(v).known for v in given):
+    if row.short in _ALSO_LAYERS and any(not unit.kind(v).known for v in [*given, *bound.rest]):
         return False
     return not any(isinstance(a, ast.Constant) and isinstance(a.value, str) for a in node.args) or row.short == "norm"
 

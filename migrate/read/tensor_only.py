@@ -91,7 +91,6 @@ TORCH_KEYWORDS = frozenset(
 # Keywords of one method or a few, which no library's method of that name takes.
 _KEYWORDS_OF: Mapping[str, frozenset[str]] = {
     "memory_format": frozenset({"bfloat16", "bool", "clone", "double", "float", "half", "int"}),
-    "alpha": frozenset({"add", "sub", "subtract"}),
     "replacement": frozenset({"multinomial"}),
     "reduce": frozenset({"scatter"}),
     "some": frozenset({"svd"}),
