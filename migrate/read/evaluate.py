@@ -169,6 +169,9 @@ class Evaluator(Calls):
             if name == "apply" and base.facts.is_function:
                 return Kind("Autograd", facts=base.facts)
             found = base.facts.attribute(name)
+            method = base.facts.method(name)
+            if found is None and method is not None and method.of_class:
+                return Kind("Function", facts=method)
             return found or UNKNOWN
         return UNKNOWN
 

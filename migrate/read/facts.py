@@ -32,6 +32,12 @@ class FunctionFacts:
     def name(self) -> str:
         return self.node.name
 
+    @property
+    def of_class(self) -> bool:
+        """Whether it is called through the class: a static method or a class method."""
+        names = {d.id for d in self.node.decorator_list if isinstance(d, ast.Name)}
+        return self.owner is not None and not names.isdisjoint(("staticmethod", "classmethod"))
+
     def saw(self, param: str, kind: Kind, where: Unit) -> None:
         """A call site in `where` passes a value of `kind`."""
         seen = self.seen.setdefault(where, {})

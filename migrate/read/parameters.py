@@ -49,10 +49,17 @@ class Parameters(Frame):
         for name, arg, kind in zip(positional, node.args, args, strict=False):
             if isinstance(arg, ast.Starred):
                 break
+            self._saw(callee, name, arg, kind)
+        for keyword in node.keywords:
+            if keyword.arg:
+                self._saw(callee, keyword.arg, keyword.value, keywords[keyword.arg])
+
+    def _saw(self, callee: FunctionFacts, name: str, arg: ast.expr, kind: Kind) -> None:
+        """Note what a call passes; not what a function passes to itself and is a tensor as soon as the parameter is,
+        which is bound by nothing but the calls."""
+        bound = callee.unit.scopes.of[callee.node].bindings.get(name, [])
+        if kind.known or callee.node is not self.owner or len(bound) != 1 or not _keeps_kind(arg, name):
             callee.saw(name, kind, self.unit)
-        for key, kind in keywords.items():
-            if key != "**":
-                callee.saw(key, kind, self.unit)
 
     def _parameters(self, facts: FunctionFacts) -> Env:
         node, env = facts.node, {}
@@ -108,6 +115,17 @@ class Parameters(Frame):
         if _is_forward(facts) and arg.arg not in self.unit.usage(facts.node).unlike_tensor:
             return TENSOR.because("parameter of forward")
         return UNKNOWN
+
+
+def _keeps_kind(node: ast.expr, name: str) -> bool:
+    """Whether an expression is a tensor if `name` is: the name itself, a slice of it, the result of an operator."""
+    if isinstance(node, ast.BinOp):
+        return _keeps_kind(node.left, name) or _keeps_kind(node.right, name)
+    if isinstance(node, ast.UnaryOp):
+        return not isinstance(node.op, ast.Not) and _keeps_kind(node.operand, name)
+    if isinstance(node, ast.Subscript):
+        return isinstance(node.slice, ast.Slice) and _keeps_kind(node.value, name)
+    return isinstance(node, ast.Name) and node.id == name
 
 
 def _is_forward(facts: FunctionFacts) -> bool:
