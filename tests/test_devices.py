@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -161,3 +162,29 @@ def test_a_device_taken_apart_from_a_shape_beside_a_star(tmp_path: Path) -> None
     x = np.linspace(-1, 1, 12, dtype=np.float32).reshape(2, 3, 2)
     wanted = under_torch(STAR_TARGETS).Net()(torch.tensor(x)).numpy()
     np.testing.assert_allclose(module.Net()(jnp.asarray(x)), wanted, atol=1e-6)
+
+
+READ_WITH_A_SHAPE = """
+import torch
+from torch import nn
+
+class Positions(nn.Module):
+    @property
+    def device(self):
+        return None
+
+    def turn(self, t, offset=0):
+        device, dtype, length = t.device, t.dtype, t.shape[1]
+        return t * (torch.arange(length, device=device, dtype=dtype) + offset)
+"""
+
+
+def test_what_has_a_device_and_a_shape_is_a_tensor(tmp_path: Path) -> None:
+    converted = convert(READ_WITH_A_SHAPE)
+    assert not converted.left and "t.device" not in converted.text, converted.text
+    x = np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3)
+    wanted = under_torch(READ_WITH_A_SHAPE).Positions().turn(torch.tensor(x)).numpy()
+    ours = jax.jit(lambda x: under_jax(converted, tmp_path).Positions().turn(x))
+    np.testing.assert_allclose(ours(jnp.asarray(x)), wanted, atol=1e-6)
+    owned = READ_WITH_A_SHAPE.replace("def device(self)", "def shape(self)")
+    assert "t.device" in convert(owned).text  # which other things have here too

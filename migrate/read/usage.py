@@ -45,9 +45,24 @@ class Usage:
                     called[func.value.id] = why
             for name, dotted in self._tensor_arguments(node):
                 given.setdefault(name, f"it is an argument of {dotted}")
-        proven = given | called
+        proven = self._placed() | given | called
         self._prove_together(proven)
         return proven
+
+    def _placed(self) -> dict[str, str]:
+        """Names of which a device and a shape are read: arrays, and no other library's is about."""
+        read: dict[str, set[str]] = {}
+        for node in self.unit.tree.own(self.owner):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and isinstance(node.ctx, ast.Load):
+                read.setdefault(node.value.id, set()).add(node.attr)
+        around = self.unit.around
+        if around.arrays or around.methods & {"shape", "ndim"}:
+            return {}
+        return {
+            name: "`.device` and its shape are read from it"
+            for name, attributes in read.items()
+            if "device" in attributes and attributes & {"shape", "ndim"}
+        }
 
     def _prove_together(self, proven: dict[str, str]) -> None:
         """Add the names on which methods are called that other types have too, where something beside the call shows
