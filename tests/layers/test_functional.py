@@ -132,6 +132,16 @@ def test_absolute_clamp_std_at_kinks(same):
     same(lambda x: x.std(), tensor.std, x)
 
 
+@pytest.mark.parametrize("p", [0, 1, 2, 0.5, -1, -0.5, float("inf"), -float("inf")])
+@pytest.mark.parametrize("dim", [None, 1, (0, 1)])
+def test_norm_of_complex_numbers_and_over_zeros(p, dim):
+    random = np.random.default_rng(0)
+    with_zero = np.where(np.arange(12).reshape(3, 4) % 5, random.normal(size=(3, 4)), 0).astype(np.float32)
+    for x in (with_zero, (with_zero + 1j * random.normal(size=(3, 4))).astype(np.complex64)):
+        wanted = torch.linalg.vector_norm(torch.from_numpy(x), p, dim)
+        np.testing.assert_allclose(tensor.norm(jnp.asarray(x), p, dim), wanted, rtol=1e-4)
+
+
 @pytest.mark.parametrize("p", [2, 1, 3, 0.5, 0, float("inf"), -float("inf"), "fro"])
 def test_norm(same, normal, p):
     x = normal(3, 4)

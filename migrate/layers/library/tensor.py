@@ -32,7 +32,7 @@ def sum_to_size(input, *size):
 
 def absolute(input):
     """|x| with gradient 0 at 0, where JAX has 1."""
-    return input * lax.stop_gradient(jnp.sign(input))
+    return (input * jnp.conj(lax.stop_gradient(jnp.sign(input)))).real
 
 
 def clamp(input, min=None, max=None):
@@ -66,7 +66,7 @@ def norm(input, p=2, dim=None, keepdim=False):
         p, powers = 2, (input * jnp.conj(input)).real
     else:
         zero = input == 0
-        powers = jnp.where(zero, 0, jnp.abs(jnp.where(zero, 1, input)) ** p)
+        powers = jnp.where(zero, 0 if p > 0 else jnp.inf, jnp.abs(jnp.where(zero, 1, input)) ** p)
     total = powers.sum(axis, keepdims=keepdim)
     positive = jnp.where(total == 0, 1, total)
     return jnp.where(total == 0, 0, jnp.sqrt(positive) if p == 2 else positive ** (1 / p))
