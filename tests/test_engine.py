@@ -45,6 +45,8 @@ PROGRAMS = {
     "future": '"""Doc."""\n\nfrom __future__ import annotations\n\nimport torch\n\nx = torch.ones(3)\n',
     "type checking": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import torch\n\n\ndef f(x: 'torch.Tensor'): return x\n",
     "elif draws": "def f(x: torch.Tensor):\n    if x is None:\n        return 0\n    elif torch.rand(3).sum() > 1:\n        return 1\n",
+    "comments in a list that is opened": "y = torch.ones(2, 3).sum([  # a\n    0,  # b\n])\n",
+    "comments in lists": "a = torch.arange(3)\ng = torch.meshgrid([\n    a,  # a\n    a,\n], indexing='ij')\n",
     "comments": "x = torch.cat([  # a\n    torch.ones(3),  # b\n    # c\n    torch.zeros(3),\n], dim=0)  # d\n",
     "backslash": "x = torch.ones(3) + \\\n    torch.zeros(3)\n",
     "string tower": 'x = torch.ones(3)\ny = ("a"  # not # one\n     "b#c")\n',

@@ -234,6 +234,8 @@ def asker(signature: Signature, arguments: Arguments, unit: Unit) -> Callable[[s
         if what == "tensors":
             several = arguments.rest if name == arguments.rest_name and len(arguments.rest) > 1 else (node,)
             if isinstance(node, (ast.List, ast.Tuple)):
+                if unit.tree.comments_in(unit.tree.start(node), unit.tree.end(node)):  # they could not stay
+                    return False
                 several = tuple(node.elts)
             return all(n is not None and unit.kind(n).is_tensor for n in several)
         if what == "count":
@@ -283,7 +285,7 @@ def _kind_word(kind: Kind) -> str:
 
 def whole(found: Match, unit: Unit, key: Callable[[], str] | None = None) -> Whole | Refusal:
     """The replacement for a matched call; a Refusal when an argument cannot take the shape that a hole asks for."""
-    kept = tuple(n for h in found.form.holes for n in _nodes(h, found))
+    kept = tuple(n for h in found.form.holes for n in _written(h, found))
 
     def build(writer: Writer) -> str:
         pieces: list[str] = []
@@ -334,6 +336,14 @@ def _nodes(hole: Hole, found: Match) -> tuple[ast.AST, ...]:
         return found.arguments.rest
     node = found.arguments.named.get(name)
     return (node,) if node is not None else ()
+
+
+def _written(hole: Hole, found: Match) -> tuple[ast.AST, ...]:
+    """The nodes whose text a hole writes: of a literal that its filter takes apart, the elements."""
+    nodes = _nodes(hole, found)
+    if not hole.filter:
+        return nodes
+    return tuple(e for n in nodes for e in (n.elts if isinstance(n, (ast.List, ast.Tuple)) else (n,)))
 
 
 def _text(hole: Hole, found: Match, unit: Unit, writer: Writer) -> str:
