@@ -159,10 +159,13 @@ def _explicit(
     schedules: Sequence[Schedule],
     rates: Sequence[HandRate] = (),
 ) -> tuple[str, str] | None:
-    """Names for transformation and state when every use of the optimizer is known and in one scope; else None."""
+    """Names for transformation and state of an optimizer over single tensors, when every use of it is known and in one
+    scope. Else None: nnx.Optimizer, whose state is variables, which nnx.jit takes apart faster than an nnx.State."""
     unit = plan.unit
     stmt = unit.tree.parents[made.call]
-    if not isinstance(stmt, ast.Assign) or not isinstance(stmt.targets[0], ast.Name) or not plan.alone(stmt):
+    if not made.arrays or not isinstance(stmt, ast.Assign) or not plan.alone(stmt):
+        return None
+    if not isinstance(stmt.targets[0], ast.Name):
         return None
     scope = unit.scopes.of.get(made.key[0])
     if scope is None or len(scope.bindings.get(made.target, ())) != 1 or scope.kind == "class":

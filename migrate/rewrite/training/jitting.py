@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import ast
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from ...read.kinds import Kind
-from ...read.liveness import Liveness
-from ...read.scopes import Binding
-from ...read.unit import Unit
-from ..imports import KNOWN
-from ..plan import Plan, Point
-from ..writer import Writer
-from .flow import block_of, certain, entry_reads, uses
-from .loops import fresh, indent_unit
-from .roles import function_of, has_parameters, is_model, is_optimizer
+from ..plan import Plan
+from .caching import cached_loop
+from .flow import block_of, certain, uses
+from .jitnames import HELD, LOOPS, Segment, class_of, live_after
+from .jitwriting import Names, write_step
+from .loops import fresh
+from .roles import function_of, is_model, is_optimizer
 from .steps import Routine, Update
-from .text import dedented, indented
 from .tracing import Tracer
-
-_LOOPS = (ast.For, ast.AsyncFor, ast.While)
-_NUMBERS = ("float",)
-_HELD = ("int", "bool", "str", "None", "list", "dict", "device", "dtype", "shape", "other", "tuple", "Class")
 
 
 class NotTraced(Exception):
@@ -36,29 +27,6 @@ class _Needs(NotTraced):
     def __init__(self, name: str, text: str) -> None:
         super().__init__(text)
         self.name = name
-
-
-@dataclass(frozen=True)
-class Segment:
-    """The statements `block[first : last + 1]` that become a function. `late` are those of them that follow its call;
-    `top` is the statement before which the function is written, `nested` says that it is one of the same function.
-    `numbers` are the names of `x = ….item()`: the function gives the array, the number is read after its call."""
-
-    function: ast.AST
-    block: Sequence[ast.stmt]
-    first: int
-    last: int
-    late: tuple[ast.stmt, ...]
-    top: ast.stmt
-    nested: bool
-    numbers: tuple[str, ...] = ()
-
-    @property
-    def stmts(self) -> list[ast.stmt]:
-        return [s for s in self.block[self.first : self.last + 1] if s not in self.late]
-
-
-Names = Mapping[ast.Expr, "tuple[str, str] | None"]
 
 
 def plan_jits(plan: Plan, routines: Sequence[Routine], explicit: Names) -> dict[ast.stmt, str]:
@@ -75,7 +43,7 @@ def plan_jits(plan: Plan, routines: Sequence[Routine], explicit: Names) -> dict[
             try:
                 segment = _segment(plan, inside, block, explicit)
                 name = _name(plan, segment, used)
-                _write(plan, segment, name, [u for u in updates if u.block is block], explicit)
+                write_step(plan, segment, name, [u for u in updates if u.block is block], explicit)
                 said |= dict.fromkeys(stmts, name)
             except NotTraced as problem:
                 said |= dict.fromkeys(stmts, f":{problem}")
@@ -113,7 +81,7 @@ def _segment(plan: Plan, routines: Sequence[Routine], block: Sequence[ast.stmt],
         raise NotTraced("the step is spread over several blocks")
     places = [block.index(s) for s in kept]
     first, last = min(places), max(places)
-    loops = [u for u in tree.ancestors(block[first]) if isinstance(u, _LOOPS) and _inside(plan, u, function)]
+    loops = [u for u in tree.ancestors(block[first]) if isinstance(u, LOOPS) and _inside(plan, u, function)]
     updates = [u for r in routines for u in r.updates]
     nested = isinstance(function, ast.Module) or all(
         u.made is not None and function_of(plan.unit, u.made.call) is function for u in updates
@@ -129,12 +97,21 @@ def _segment(plan: Plan, routines: Sequence[Routine], block: Sequence[ast.stmt],
         segment = replace(segment, numbers=tuple(_numbers(plan, segment)))
         try:
             _check(plan, segment, {*gone, *(u.stmt for u in updates)}, routines)
-            return segment
+            bound = tuple(_bound(plan, segment, updates))
+            return replace(segment, bound=bound, cached=cached_loop(plan, loops, bound))
         except _Needs as needed:  # a size that is taken just before: `b = real.size(0)`
             made = [i for i in range(first) if needed.name in uses(block[i]).writes]
             if not made:
                 raise
             first = made[-1]
+
+
+def _bound(plan: Plan, segment: Segment, updates: Sequence[Update]) -> Iterator[str]:
+    """The texts of the models, optimizers and other modules that the step uses, in that order."""
+    nodes = [n for s in segment.stmts for n in ast.walk(s) if isinstance(n, (ast.Name, ast.Attribute))]
+    yield from dict.fromkeys(ast.unparse(n) for n in nodes if is_model(plan.unit, n))
+    yield from dict.fromkeys(ast.unparse(u.optimizer) for u in updates if not u.source.arrays)
+    yield from dict.fromkeys(ast.unparse(n) for n in nodes if plan.unit.kind(n).tag == "Module")
 
 
 def _inside(plan: Plan, node: ast.AST, function: ast.AST) -> bool:
@@ -231,7 +208,7 @@ def _check(plan: Plan, segment: Segment, known: set[ast.stmt], routines: Sequenc
             code.append(ast.Expr(receiver))
         else:
             code.append(stmt)
-    arrays = {n for s in code for n in uses(s).reads if _class(plan, segment, n) == "array"}
+    arrays = {n for s in code for n in uses(s).reads if class_of(plan, segment, n) == "array"}
     if problem := Tracer(plan).statements(code, arrays):
         raise NotTraced(problem)
     made: set[str] = set()
@@ -239,11 +216,11 @@ def _check(plan: Plan, segment: Segment, known: set[ast.stmt], routines: Sequenc
         _names(plan, segment, stmt, made)
         made |= certain(stmt)
     written = {n for s in stmts for n in uses(s).writes}
-    after = _live(plan, segment) & written
+    after = live_after(plan, segment) & written
     for name in sorted(after):
         kinds = [plan.unit.kind(n) for s in stmts for n in ast.walk(s)
                  if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store)]  # fmt: skip
-        if name not in segment.numbers and any(k.tag in _HELD and k.tag not in ("tuple", "list") for k in kinds):
+        if name not in segment.numbers and any(k.tag in HELD and k.tag not in ("tuple", "list") for k in kinds):
             raise NotTraced(f"`{name}` is a Python value that is read after the step")
 
 
@@ -266,222 +243,10 @@ def _names(plan: Plan, segment: Segment, stmt: ast.stmt, made: set[str]) -> None
             if not isinstance(up, ast.Attribute) or not _held_array(plan, up):
                 what = ast.unparse(up) if isinstance(up, ast.Attribute) else "self"
                 raise NotTraced(f"{where}`{what}` is no array or module")
-        elif _class(plan, segment, node.id, node) == "host":
+        elif class_of(plan, segment, node.id, node) == "host":
             raise _Needs(node.id, f"{where}`{node.id}` is a Python value that may change")
 
 
 def _held_array(plan: Plan, node: ast.Attribute) -> bool:
     kind = plan.unit.kind(node)
     return kind.is_tensor or kind.tag == "Module" or is_model(plan.unit, node) or is_optimizer(plan.unit, node)
-
-
-def _class(plan: Plan, segment: Segment, name: str, node: ast.Name | None = None) -> str:
-    """What a name is to the function: "free" (it may simply be read), "array" (an argument), "host" (neither)."""
-    unit = plan.unit
-    scope = unit.scope(segment.block[segment.first]).lookup(name)
-    if scope is None:
-        return "free"
-    node = node or _first_read(segment, name)
-    kind = unit.kind(node) if node is not None else Kind("unknown")
-    bindings = scope.bindings.get(name, [])
-    if all(b.kind in ("def", "class", "import", "from") for b in bindings):
-        return "free"
-    if node is not None and is_optimizer(unit, node):
-        return "array"
-    varies = _varies(unit, segment, bindings)
-    if kind.tag == "Module" and segment.nested and not varies and node is not None and not has_parameters(unit, node):
-        return "free"
-    if kind.tag == "Module" or (node is not None and is_model(unit, node)) or kind.is_tensor:
-        return "array"
-    called = node is not None and _is_called(unit.tree.parents, node)
-    if segment.nested or scope.kind == "module":
-        if not varies:
-            return "free"
-        return "host" if kind.tag in _HELD or called else "array"
-    if kind.tag in _HELD or kind.tag in ("Function", "torch") or called:
-        return "host"
-    looped = any(isinstance(unit.tree.parents.get(b.node), (*_LOOPS, ast.Tuple, ast.Assign)) for b in bindings)
-    given = all(b.kind == "param" for b in bindings) and _fed(unit, segment, name)
-    return "array" if kind.tag in _NUMBERS or looped or given else "host"
-
-
-def _fed(unit: Unit, segment: Segment, name: str) -> bool:
-    """Whether a parameter of unknown kind only goes into modules and torch's functions, or is asked for its shape."""
-    for stmt in segment.stmts:
-        for node in ast.walk(stmt):
-            if not isinstance(node, ast.Name) or node.id != name or not isinstance(node.ctx, ast.Load):
-                continue
-            up = unit.tree.parents[node]
-            if not isinstance(up, ast.Call) or up.func is node:
-                return False
-            torchs = (unit.resolve(up.func) or "").startswith("torch.nn.functional.")
-            if not torchs and unit.kind(up.func).tag != "Module" and not is_model(unit, up.func):
-                return False
-    return True
-
-
-def _varies(unit: Unit, segment: Segment, bindings: Sequence[Binding]) -> bool:
-    """Whether a name may hold another value in another turn of the loop."""
-    loop = segment.top if isinstance(segment.top, _LOOPS) else None
-    return len(bindings) != 1 or (loop is not None and any(loop in unit.tree.ancestors(b.node) for b in bindings))
-
-
-def _is_called(parents: Mapping[ast.AST, ast.AST], node: ast.Name) -> bool:
-    up = parents.get(node)
-    return (isinstance(up, ast.Call) and up.func is node) or isinstance(up, ast.Attribute)
-
-
-def _first_read(segment: Segment, name: str) -> ast.Name | None:
-    return next((n for s in segment.stmts for n in ast.walk(s) if isinstance(n, ast.Name) and n.id == name), None)
-
-
-def _live(plan: Plan, segment: Segment) -> set[str]:
-    """Names that are read after the step, also by what follows it at once."""
-    function = segment.function
-    body = function.body if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)) else []
-    live = set(Liveness(body).after.get(segment.block[segment.last], frozenset()))
-    return live | {n for s in segment.late for n in uses(s).reads}
-
-
-def _write(plan: Plan, segment: Segment, name: str, updates: Sequence[Update], explicit: Names) -> None:
-    """Put the function before its loop (or before the outermost definition), and its call in the place of the step."""
-    tree = plan.unit.tree
-    first, last = segment.block[segment.first], segment.block[segment.last]
-    owner = tree.parents[first]
-    start = tree.line_starts[tree.position(tree.start(first))[0] - 1]
-    stop = tree.end(last)
-    transforms = {names[0] for u in updates if (names := explicit.get(u.stmt)) is not None}
-
-    def call(writer: Writer) -> str:
-        inside = [p for p in plan.points.get(owner, []) if start <= p.start and p.end <= stop and p.text is not call]
-        return _texts(plan, segment, name, writer, inside, (start, stop), transforms)[1]
-
-    def definition(writer: Writer) -> str:
-        inside = [p for p in plan.points.get(owner, []) if start <= p.start and p.end <= stop and p.text is not call]
-        return _texts(plan, segment, name, writer, inside, (start, stop), transforms)[0]
-
-    plan.point(owner, start, stop, call)
-    top = segment.top
-    decorators = getattr(top, "decorator_list", [])
-    at = tree.start(top) if not decorators else tree.text.rindex("@", 0, tree.start(decorators[0]))
-    line = tree.line_starts[tree.position(at)[0] - 1]
-    plan.point(tree.parents[top], line, line, definition)
-
-
-def _texts(
-    plan: Plan,
-    segment: Segment,
-    name: str,
-    writer: Writer,
-    points: list[Point],
-    span: tuple[int, int],
-    transforms: set[str],
-) -> tuple[str, str]:
-    """The text of the function and of its call."""
-    tree = plan.unit.tree
-    newline = tree.newline
-    indent = tree.indent(segment.block[segment.first])
-    removed = [Point(*_lines_of(plan, s), "") for s in segment.late]
-    body = writer.splice_range(tree.parents[segment.block[segment.first]], *span, [*points, *removed])
-    body = dedented(body, indent).strip("\r\n")
-    for number in segment.numbers:
-        body = re.sub(rf"^({number} = .*)\.item\(\)$", r"\1", body, flags=re.MULTILINE)
-    parsed = ast.parse(body).body
-    reads, writes = entry_reads(parsed), uses(parsed).writes
-    held = _held(parsed)
-    short = {text: _parameter(text, reads | writes) for text in held}
-    inputs = [n for n in _in_order(parsed, reads) if n != "self" and not _is_free(plan, segment, n, transforms)]
-    inputs.sort(key=lambda n: _rank(plan, segment, n))
-    given = [*held, *inputs]
-    live = _live(plan, segment)
-    outputs = [n for n in _in_order(parsed, writes) if n in live or (n in reads and not _known(plan, segment, n))]
-    outputs.sort(key=lambda n: _rank(plan, segment, n))
-    for text, parameter in short.items():
-        body = re.sub(rf"(?<![\w.]){re.escape(text)}\b", parameter, body)
-    unit = indent_unit(plan, segment.top) if tree.indent(segment.top) else "    "
-    result = f"{newline}return {_tuple(outputs)}" if outputs else ""
-    head = f"@nnx.jit{newline}def {name}({', '.join([*short.values(), *inputs])}):{newline}"
-    gap = newline * (2 if not tree.indent(segment.top) else 1)
-    whole = indented(f"{head}{indented(body + result, unit)}{newline}", tree.indent(segment.top))
-    above = newline if segment.nested and _code_above(plan, segment.top) else ""
-    target = f"{_tuple(outputs)} = " if outputs else ""
-    line = f"{indent}{target}{name}({', '.join(given)})"
-    if len(line) > 120:
-        step = indent_unit(plan, segment.block[segment.first])
-        line = f"{indent}{target}{name}({newline}{indent}{step}{', '.join(given)}{newline}{indent})"
-    line += "".join(f"{newline}{indent}{n} = {n}.item()" for n in segment.numbers if n in outputs)
-    late = "".join(newline + indent + _statement(writer, s) for s in segment.late)
-    return f"{above}{whole}{gap}", f"{line}{late}"
-
-
-def _statement(writer: Writer, stmt: ast.stmt) -> str:
-    """A statement's text with what stands before and after it."""
-    return "".join(text for _, _, text in writer._statement(stmt)) if stmt in writer.touched else writer.text(stmt)
-
-
-def _lines_of(plan: Plan, stmt: ast.stmt) -> tuple[int, int]:
-    """The span of a statement's lines, with the line end."""
-    tree = plan.unit.tree
-    start = tree.line_starts[tree.position(tree.start(stmt))[0] - 1]
-    line = tree.position(tree.end(stmt))[0]
-    return start, tree.line_starts[line] if line < len(tree.line_starts) else len(tree.text)
-
-
-def _code_above(plan: Plan, stmt: ast.stmt) -> bool:
-    tree = plan.unit.tree
-    line = tree.position(tree.start(stmt))[0] - 1
-    text = tree.text[tree.line_starts[line - 1] : tree.line_starts[line]].strip() if line > 0 else ""
-    return bool(text) and not text.endswith(":") and not text.startswith("#")
-
-
-def _held(parsed: list[ast.stmt]) -> list[str]:
-    """The attributes of self that are read, in order."""
-    found: dict[str, None] = {}
-    for stmt in parsed:
-        for node in ast.walk(stmt):
-            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
-                found[ast.unparse(node)] = None
-    return list(found)
-
-
-def _parameter(text: str, taken: set[str]) -> str:
-    short = text.rpartition(".")[2]
-    return short if short not in taken else text.replace(".", "_")
-
-
-def _in_order(parsed: list[ast.stmt], names: set[str]) -> list[str]:
-    seen: dict[str, None] = {}
-    nodes = [n for s in parsed for n in ast.walk(s) if isinstance(n, ast.Name) and n.id in names]
-    for node in sorted(nodes, key=lambda n: (n.lineno, n.col_offset)):
-        seen[node.id] = None
-    return list(seen)
-
-
-def _rank(plan: Plan, segment: Segment, name: str) -> int:
-    """Modules first, then optimizers and their states, then the batch, keys last."""
-    node = _first_read(segment, name)
-    if node is not None and is_model(plan.unit, node):
-        return 0
-    if (node is not None and is_optimizer(plan.unit, node)) or name.endswith("_state"):
-        return 1
-    return 3 if name == "key" else 2
-
-
-def _known(plan: Plan, segment: Segment, name: str) -> bool:
-    """Whether the name is the user's."""
-    return plan.unit.scope(segment.block[segment.first]).lookup(name) is not None
-
-
-def _is_free(plan: Plan, segment: Segment, name: str, transforms: set[str]) -> bool:
-    if name in transforms:
-        return True
-    if _known(plan, segment, name):
-        return _class(plan, segment, name) == "free"
-    return name in KNOWN or name in plan.catalogue or name in _BUILT
-
-
-_BUILT = frozenset(dir(__import__("builtins")))
-
-
-def _tuple(names: Sequence[str]) -> str:
-    return ", ".join(names)
