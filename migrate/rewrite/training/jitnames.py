@@ -12,17 +12,21 @@ from ...read.scopes import Binding
 from ...read.unit import Unit
 from ..plan import Plan
 from .flow import uses
+from .outside import changes
 from .roles import has_parameters, is_model, is_optimizer
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 HELD = ("int", "bool", "str", "None", "list", "dict", "device", "dtype", "shape", "other", "tuple", "Class")
 _NUMBERS = ("float",)
+_SMALL = 1_000_000  # sums and shares with such a number stay in the range of int32
 
 
 @dataclass(frozen=True)
 class Segment:
     """The statements `block[first : last + 1]` that become a function. `late` are those of them that follow its call;
     `top` is the statement before which the function is written, `nested` says that it is one of the same function.
+    `carried` are variables of gradients that the function gives when it sets them, `dropped` those that nothing reads.
+    `models` are what the updates write into.
     `numbers` are the names of `x = ….item()`: the function gives the array, the number is read after its call.
     `cached` is the loop before which the function is bound to its modules and optimizers, of which `bound` are the
     texts."""
@@ -34,6 +38,9 @@ class Segment:
     late: tuple[ast.stmt, ...]
     top: ast.stmt
     nested: bool
+    carried: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
     numbers: tuple[str, ...] = ()
     bound: tuple[str, ...] = ()
     cached: ast.stmt | None = None
@@ -49,6 +56,8 @@ def class_of(plan: Plan, segment: Segment, name: str, node: ast.Name | None = No
     scope = unit.scope(segment.block[segment.first]).lookup(name)
     if scope is None:
         return "free"
+    if name in segment.models:
+        return "array"
     node = node or first_read(segment, name)
     kind = unit.kind(node) if node is not None else Kind("unknown")
     bindings = scope.bindings.get(name, [])
@@ -56,7 +65,7 @@ def class_of(plan: Plan, segment: Segment, name: str, node: ast.Name | None = No
         return "free"
     if node is not None and is_optimizer(unit, node):
         return "array"
-    varies = _varies(unit, segment, bindings)
+    varies = _varies(unit, segment, bindings) or changes(plan, unit, name, scope, segment.top)
     if kind.tag == "Module" and segment.nested and not varies and node is not None and not has_parameters(unit, node):
         return "free"
     if kind.tag == "Module" or (node is not None and is_model(unit, node)) or kind.is_tensor:
@@ -65,12 +74,50 @@ def class_of(plan: Plan, segment: Segment, name: str, node: ast.Name | None = No
     if segment.nested or scope.kind == "module":
         if not varies:
             return "free"
-        return "host" if kind.tag in HELD or called else "array"
+        held = kind.tag in HELD or called
+        return "host" if held and not (kind.tag == "int" and _only_counts(unit, segment, name)) else "array"
+    if kind.tag == "int" and _only_counts(unit, segment, name):
+        return "array"
     if kind.tag in HELD or kind.tag in ("Function", "torch") or called:
         return "host"
     looped = any(isinstance(unit.tree.parents.get(b.node), (*LOOPS, ast.Tuple, ast.Assign)) for b in bindings)
     given = all(b.kind == "param" for b in bindings) and _fed(unit, segment, name)
     return "array" if kind.tag in _NUMBERS or looped or given else "host"
+
+
+def _only_counts(unit: Unit, segment: Segment, name: str) -> bool:
+    """Whether an int is only part of arithmetic that ends in a tensor, where a traced number gives the same: divided,
+    added, multiplied by a float or a tensor, the exponent of a float."""
+    found = False
+    for stmt in segment.stmts:
+        for node in ast.walk(stmt):
+            if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load):
+                found = True
+                if not _counts(unit, node):
+                    return False
+    return found
+
+
+def _counts(unit: Unit, node: ast.expr) -> bool:
+    while True:
+        up = unit.tree.parents[node]
+        if isinstance(up, ast.UnaryOp) and isinstance(up.op, (ast.USub, ast.UAdd)):
+            node = up
+            continue
+        if not isinstance(up, ast.BinOp):
+            return False
+        other = up.right if up.left is node else up.left
+        if unit.kind(up).is_tensor:
+            return isinstance(up.op, (ast.Add, ast.Sub, ast.Mult, ast.Div))
+        small = isinstance(other, ast.Constant) and isinstance(other.value, int) and 0 <= other.value <= _SMALL
+        floating = isinstance(other, ast.Constant) and isinstance(other.value, float)
+        power = isinstance(up.op, ast.Pow) and up.right is node and floating
+        plain = isinstance(up.op, (ast.Add, ast.Sub)) and (small or floating)
+        times = isinstance(up.op, ast.Mult) and floating
+        divided = isinstance(up.op, ast.Div) and (small or floating)
+        if not (power or plain or times or divided):
+            return False
+        node = up
 
 
 def _fed(unit: Unit, segment: Segment, name: str) -> bool:
@@ -94,6 +141,12 @@ def _varies(unit: Unit, segment: Segment, bindings: Sequence[Binding]) -> bool:
     return len(bindings) != 1 or (loop is not None and any(loop in unit.tree.ancestors(b.node) for b in bindings))
 
 
+def _around(segment: Segment) -> list[ast.stmt]:
+    """The code that may change what a name holds: the function, or the script."""
+    function = segment.function
+    return function.body if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)) else []
+
+
 def _is_called(parents: Mapping[ast.AST, ast.AST], node: ast.Name) -> bool:
     up = parents.get(node)
     return (isinstance(up, ast.Call) and up.func is node) or isinstance(up, ast.Attribute)
@@ -105,7 +158,5 @@ def first_read(segment: Segment, name: str) -> ast.Name | None:
 
 def live_after(plan: Plan, segment: Segment) -> set[str]:
     """Names that are read after the step, also by what follows it at once."""
-    function = segment.function
-    body = function.body if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)) else []
-    live = set(Liveness(body).after.get(segment.block[segment.last], frozenset()))
+    live = set(Liveness(_around(segment)).after.get(segment.block[segment.last], frozenset()))
     return live | {n for s in segment.late for n in uses(s).reads}

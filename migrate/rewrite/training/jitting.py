@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ..plan import Plan
 from .caching import cached_loop
+from .clips import Clip
 from .flow import block_of, certain, uses
 from .jitnames import HELD, LOOPS, Segment, class_of, live_after
-from .jitwriting import Names, write_step
-from .loops import fresh
+from .jitwriting import Names, Step, write_steps
+from .loops import fresh, gradient_names
 from .roles import function_of, is_model, is_optimizer
-from .steps import Routine, Update
+from .steps import Pass, Routine, Update
 from .tracing import Tracer
 
 
@@ -29,60 +30,113 @@ class _Needs(NotTraced):
         self.name = name
 
 
+@dataclass(frozen=True)
+class _Part:
+    """What one block holds of the training code of a function: passes, updates and clips that are traced together.
+    `carried` are the variables of gradients that other blocks or turns of the loop read, too."""
+
+    routines: tuple[Routine, ...]
+    block: Sequence[ast.stmt]
+    passes: tuple[Pass, ...]
+    updates: tuple[Update, ...]
+    clips: tuple[Clip, ...]
+    carried: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the function may be called, the best first."""
+        if not self.updates:
+            return ("grad_step", "gradient_step")
+        return ("train_step", "update_step", "jitted_step") if self.passes else ("update_step", "jitted_update")
+
+    @property
+    def kept(self) -> list[ast.stmt]:
+        found: list[ast.stmt] = []
+        for one in self.passes:
+            found += [*one.stmts, *one.region.stmts, *(s.stmt for s in one.region.splits)]
+        return [*found, *(u.stmt for u in self.updates), *(c.stmt for c in self.clips)]
+
+
 def plan_jits(plan: Plan, routines: Sequence[Routine], explicit: Names) -> dict[ast.stmt, str]:
     """Extract the steps that can be traced. Returns for each update its function's name, or "" and why not behind a
     colon."""
-    said: dict[ast.stmt, str] = {}
+    said: dict[ast.stmt, list[str]] = {}
     used: set[str] = set()
+    steps: list[Step] = []
     for function in dict.fromkeys(r.function for r in routines):
-        mine = [r for r in routines if r.function is function]
-        updates = [u for r in mine for u in r.updates]
-        for block in {id(u.block): u.block for u in updates}.values():
-            inside = [r for r in mine if any(u.block is block for u in r.updates)]
-            stmts = [u.stmt for u in updates if u.block is block]
+        for part in _parts(plan, [r for r in routines if r.function is function]):
             try:
-                segment = _segment(plan, inside, block, explicit)
-                name = _name(plan, segment, used)
-                write_step(plan, segment, name, [u for u in updates if u.block is block], explicit)
-                said |= dict.fromkeys(stmts, name)
+                segment = _segment(plan, part)
+                name = _name(plan, segment, part, used)
+                steps.append(Step(segment, name, part.updates))
+                found = name
             except NotTraced as problem:
-                said |= dict.fromkeys(stmts, f":{problem}")
-    return said
+                found = f":{problem}"
+            for update in (u for r in part.routines for u in r.updates):
+                if update in part.updates or not part.updates:
+                    said.setdefault(update.stmt, []).append(found)
+    write_steps(plan, steps, explicit)
+    return {stmt: _said(names) for stmt, names in said.items()}
 
 
-def _name(plan: Plan, segment: Segment, used: set[str]) -> str:
+def _said(names: Sequence[str]) -> str:
+    """One of the reasons, or the functions."""
+    return next((n for n in names if n.startswith(":")), " and ".join(sorted(names)))
+
+
+def _parts(plan: Plan, routines: Sequence[Routine]) -> Iterator[_Part]:
+    """The blocks of a function that become functions: those with updates, and where gradients are carried those with
+    passes."""
+    carrying = [r for r in routines if _carries(r)]
+    plain = [r for r in routines if r not in carrying]
+    for block in {id(u.block): u.block for r in plain for u in r.updates}.values():
+        inside = tuple(r for r in plain if any(u.block is block for u in r.updates))
+        yield _Part(
+            inside, block, tuple(p for r in inside for p in r.passes), tuple(u for r in inside for u in r.updates),
+            tuple(c for r in inside for c in r.clips),
+        )  # fmt: skip
+    parents = plan.unit.tree.parents
+    for routine in carrying:
+        grads = tuple(gradient_names(plan, routine).values())
+        homes = [block_of(s, parents) for s in (*(p.stmt for p in routine.passes), *(u.stmt for u in routine.updates))]
+        for block in {id(b): b for b in homes}.values():
+            yield _Part(
+                (routine,), block, tuple(p for p in routine.passes if p.stmt in block),
+                tuple(u for u in routine.updates if u.stmt in block),
+                tuple(c for c in routine.clips if c.stmt in block), grads,
+            )  # fmt: skip
+
+
+def _carries(routine: Routine) -> bool:
+    """Whether gradients are added up over turns of a loop, or used in another block than they come from."""
+    return bool(routine.fresh) or any(routine.zeros.values()) or any(u.guarded for u in routine.updates)
+
+
+def _name(plan: Plan, segment: Segment, part: _Part, used: set[str]) -> str:
     taken = used | {f.name for f in plan.unit.functions.values()}
-    found = next(n for n in ("train_step", "update_step", "jitted_step", *(f"train_step_{i}" for i in range(2, 99)))
+    found = next(n for n in (*part.names, *(f"{part.names[0]}_{i}" for i in range(2, 99)))
                  if n not in taken and fresh(plan, segment.top, (n,)) == n)  # fmt: skip
     used.add(found)
     return found
 
 
-def _segment(plan: Plan, routines: Sequence[Routine], block: Sequence[ast.stmt], explicit: Names) -> Segment:
+def _segment(plan: Plan, part: _Part) -> Segment:
     """The statements of a step. Raises NotTraced."""
-    tree = plan.unit.tree
-    function = routines[0].function
-    kept: list[ast.stmt] = []
-    for routine in routines:
-        if routine.fresh or any(routine.zeros.values()) or any(u.guarded for u in routine.updates):
-            raise NotTraced("gradients are carried from one turn of the loop to the next")
-        if any(u.block is not block for u in routine.updates):
-            raise NotTraced("the step is spread over several blocks")
-        if routine.reads:
-            raise NotTraced("parameters' gradients are read by name")
-        if any(p.source.arrays for p in routine.passes):
-            raise NotTraced("it trains single tensors")
-        for one in routine.passes:
-            if any(block_of(s, tree.parents) is not block for s in one.stmts):
-                raise NotTraced("the step is spread over several blocks")
-            kept += [*one.stmts, *one.region.stmts, *(s.stmt for s in one.region.splits)]
-        kept += [*(u.stmt for u in routine.updates), *(c.stmt for c in routine.clips)]
+    tree, block = plan.unit.tree, part.block
+    function = part.routines[0].function
+    kept = part.kept
+    if any(p.source.arrays for p in part.passes) or any(u.source.arrays for u in part.updates):
+        raise NotTraced("it trains single tensors")
+    if any(r.reads for r in part.routines):
+        raise NotTraced("parameters' gradients are read by name")
+    if any(block_of(s, tree.parents) is not block for p in part.passes for s in p.stmts):
+        raise NotTraced("the step is spread over several blocks")
     if any(s not in block for s in kept):
         raise NotTraced("the step is spread over several blocks")
     places = [block.index(s) for s in kept]
     first, last = min(places), max(places)
     loops = [u for u in tree.ancestors(block[first]) if isinstance(u, LOOPS) and _inside(plan, u, function)]
-    updates = [u for r in routines for u in r.updates]
+    updates = [u for r in part.routines for u in r.updates]
     nested = isinstance(function, ast.Module) or all(
         u.made is not None and function_of(plan.unit, u.made.call) is function for u in updates
     )
@@ -90,14 +144,18 @@ def _segment(plan: Plan, routines: Sequence[Routine], block: Sequence[ast.stmt],
         raise NotTraced("it is not in a loop")
     tops = [u for u in [block[first], *tree.ancestors(block[first])] if isinstance(u, ast.stmt)]
     top = loops[-1] if nested else tops[-1]
-    gone = {z for r in routines for z in r.zeros}
+    gone = {z for r in part.routines for z in r.zeros}
+    if part.carried and any(z in block[first : last + 1] for z in gone):
+        raise NotTraced("gradients are set to zero within the step")
+    dropped = part.carried if _cleared(part, block[last + 1 :]) else ()
+    models = tuple(dict.fromkeys(m for u in part.updates for m in u.source.models))
     late = _late(plan, block[first : last + 1], {*kept, *gone})
     while True:
-        segment = Segment(function, block, first, last, late, top, nested)
+        segment = Segment(function, block, first, last, late, top, nested, part.carried, dropped, models)
         segment = replace(segment, numbers=tuple(_numbers(plan, segment)))
         try:
-            _check(plan, segment, {*gone, *(u.stmt for u in updates)}, routines)
-            bound = tuple(_bound(plan, segment, updates))
+            _check(plan, segment, {*gone, *(u.stmt for u in part.updates)}, part)
+            bound = tuple(_bound(plan, segment, part.updates))
             return replace(segment, bound=bound, cached=cached_loop(plan, loops, bound))
         except _Needs as needed:  # a size that is taken just before: `b = real.size(0)`
             made = [i for i in range(first) if needed.name in uses(block[i]).writes]
@@ -106,10 +164,23 @@ def _segment(plan: Plan, routines: Sequence[Routine], block: Sequence[ast.stmt],
             first = made[-1]
 
 
+def _cleared(part: _Part, following: Sequence[ast.stmt]) -> bool:
+    """Whether the gradients are set to zero before anything can read them."""
+    zeros = {z for r in part.routines for z, units in r.zeros.items() if units}
+    for stmt in following:
+        if stmt in zeros:
+            return True
+        names = {n.attr for n in ast.walk(stmt) if isinstance(n, ast.Attribute)}
+        if names & {"grad", "parameters", "named_parameters", "param_groups"}:
+            return False
+    return False
+
+
 def _bound(plan: Plan, segment: Segment, updates: Sequence[Update]) -> Iterator[str]:
     """The texts of the models, optimizers and other modules that the step uses, in that order."""
     nodes = [n for s in segment.stmts for n in ast.walk(s) if isinstance(n, (ast.Name, ast.Attribute))]
-    yield from dict.fromkeys(ast.unparse(n) for n in nodes if is_model(plan.unit, n))
+    models = [ast.unparse(n) for n in nodes if is_model(plan.unit, n)]
+    yield from dict.fromkeys([*models, *segment.models])
     yield from dict.fromkeys(ast.unparse(u.optimizer) for u in updates if not u.source.arrays)
     yield from dict.fromkeys(ast.unparse(n) for n in nodes if plan.unit.kind(n).tag == "Module")
 
@@ -187,12 +258,12 @@ def _acts(plan: Plan, stmt: ast.stmt) -> bool:
     return bool(Tracer(plan).statements([stmt], ())) or bool(uses(stmt).changes)
 
 
-def _check(plan: Plan, segment: Segment, known: set[ast.stmt], routines: Sequence[Routine]) -> None:
+def _check(plan: Plan, segment: Segment, known: set[ast.stmt], part: _Part) -> None:
     """Raise NotTraced with the line that prevents tracing."""
     tree = plan.unit.tree
     stmts = [s for s in segment.stmts if s not in known]
-    passes = {s for r in routines for p in r.passes for s in p.stmts}
-    clips = {c.stmt: c for r in routines for c in r.clips}
+    passes = {s for p in part.passes for s in p.stmts}
+    clips = {c.stmt: c for c in part.clips}
     for stmt in segment.stmts:
         if any(isinstance(n, (ast.Break, ast.Continue, ast.Return)) for n in ast.walk(stmt)):
             raise NotTraced(f"line {tree.position(tree.start(stmt))[0]}: the step may be left half way")
@@ -203,13 +274,13 @@ def _check(plan: Plan, segment: Segment, known: set[ast.stmt], routines: Sequenc
         if stmt in clips:
             code.append(ast.Expr(clips[stmt].limit))
         elif stmt in passes:
-            code += [ast.Expr(x) for r in routines for p in r.passes if stmt in p.stmts for x in p.losses]
+            code += [ast.Expr(x) for p in part.passes if stmt in p.stmts for x in p.losses]
         elif (receiver := _item(stmt)) is not None and uses(stmt).writes <= set(segment.numbers):
             code.append(ast.Expr(receiver))
         else:
             code.append(stmt)
     arrays = {n for s in code for n in uses(s).reads if class_of(plan, segment, n) == "array"}
-    if problem := Tracer(plan).statements(code, arrays):
+    if problem := Tracer(plan, segment.top).statements(code, arrays):
         raise NotTraced(problem)
     made: set[str] = set()
     for stmt in code:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..imports import KNOWN
-from ..plan import Plan, Point
+from ..plan import Build, Plan, Point
 from ..writer import Writer
 from .flow import entry_reads, uses
 from .jitnames import Segment, class_of, first_read, live_after
 from .loops import indent_unit
 from .roles import is_model, is_optimizer
-from .steps import Update
+from .steps import Update, is_backward
 from .text import dedented, indented
 
 Names = Mapping[ast.Expr, "tuple[str, str] | None"]
@@ -31,32 +31,52 @@ class Written:
     call: str
 
 
-def write_step(plan: Plan, segment: Segment, name: str, updates: Sequence[Update], explicit: Names) -> None:
-    """Put the function before its loop (or before the outermost definition), what binds it before the loop that leaves
+@dataclass(frozen=True)
+class Step:
+    """A segment, the name of its function, and the updates in it."""
+
+    segment: Segment
+    name: str
+    updates: tuple[Update, ...]
+
+
+def write_steps(plan: Plan, steps: Sequence[Step], explicit: Names) -> None:
+    """Put each function before its loop (or before the outermost definition), what binds it before the loop that leaves
     its modules alone, and its call in the place of the step."""
     tree = plan.unit.tree
-    first, last = segment.block[segment.first], segment.block[segment.last]
-    owner = tree.parents[first]
-    span = (_line_of(plan, first), tree.end(last))
-    transforms = {names[0] for u in updates if (names := explicit.get(u.stmt)) is not None}
+    bindings: list[tuple[ast.stmt, Build]] = []
+    tops: set[ast.stmt] = set()
+    for step in steps:
+        segment = step.segment
+        first, last = segment.block[segment.first], segment.block[segment.last]
+        goes = isinstance(last, ast.Expr) and is_backward(last.value)  # with the whole of its line
+        stop = _lines_of(plan, last)[1] if goes else tree.end(last)
+        written = _writing(plan, step, (_line_of(plan, first), stop), explicit, segment.top in tops)
+        above = _line_of(plan, segment.top)
+        plan.point(tree.parents[segment.top], above, above, lambda w, written=written: written(w).function)  # type: ignore[misc]
+        tops.add(segment.top)
+        if segment.cached is not None:
+            bindings.append((segment.cached, lambda w, written=written: written(w).binding))  # type: ignore[misc]
+    for stmt, text in bindings:  # behind all functions that stand at the same place
+        plan.point(tree.parents[stmt], _line_of(plan, stmt), _line_of(plan, stmt), text)
+
+
+def _writing(plan: Plan, step: Step, span: tuple[int, int], explicit: Names, more: bool) -> Callable[[Writer], Written]:
+    """Put the call in the place of the step, and say how all its texts are made. `more`: another function stands above
+    this one."""
+    owner = plan.unit.tree.parents[step.segment.block[step.segment.first]]
+    transforms = {names[0] for u in step.updates if (names := explicit.get(u.stmt)) is not None}
 
     def written(writer: Writer) -> Written:
         inside = [p for p in plan.points.get(owner, []) if span[0] <= p.start and p.end <= span[1]]
-        return _texts(plan, segment, name, writer, [p for p in inside if p.text is not call], span, transforms)
+        points = [p for p in inside if p.text is not call]
+        return _texts(plan, step.segment, step.name, writer, points, span, transforms, more)
 
     def call(writer: Writer) -> str:
         return written(writer).call
 
-    top, cached = segment.top, segment.cached
     plan.point(owner, span[0], span[1], call)
-    above = _line_of(plan, top)
-    if cached is top:
-        plan.point(tree.parents[top], above, above, lambda w: written(w).function + written(w).binding)
-        return
-    plan.point(tree.parents[top], above, above, lambda w: written(w).function)
-    if cached is not None:
-        above = _line_of(plan, cached)
-        plan.point(tree.parents[cached], above, above, lambda w: written(w).binding)
+    return written
 
 
 def _line_of(plan: Plan, stmt: ast.stmt) -> int:
@@ -75,6 +95,7 @@ def _texts(
     points: list[Point],
     span: tuple[int, int],
     transforms: set[str],
+    more: bool,
 ) -> Written:
     tree = plan.unit.tree
     newline = tree.newline
@@ -92,7 +113,8 @@ def _texts(
     given.sort(key=lambda text: segment.bound.index(text) if text in segment.bound else len(segment.bound))
     parameters = {text: _parameter(text, reads | writes) if "." in text else text for text in given}
     live = live_after(plan, segment)
-    outputs = [n for n in _in_order(parsed, writes) if n in live or (n in reads and not _known(plan, segment, n))]
+    own = (reads | set(segment.carried)) - set(segment.dropped)
+    outputs = [n for n in _in_order(parsed, writes) if n in live or (n in own and not _known(plan, segment, n))]
     outputs.sort(key=lambda n: _rank(plan, segment, n))
     for text, parameter in parameters.items():
         if text != parameter:
@@ -102,7 +124,7 @@ def _texts(
     head = f"@nnx.jit{newline}def {name}({', '.join(parameters.values())}):{newline}"
     gap = newline * (2 if not tree.indent(segment.top) else 1)
     whole = indented(f"{head}{indented(body + result, unit)}{newline}", tree.indent(segment.top))
-    above = newline if segment.nested and _code_above(plan, segment.top) else ""
+    above = newline if segment.nested and not more and _code_above(plan, segment.top) else ""
     binding = ""
     if segment.cached is not None and (bound := [text for text in given if text in segment.bound]):
         line = f"cached_{name} = nnx.cached_partial({', '.join([name, *bound])})"
@@ -115,6 +137,8 @@ def _texts(
         line = f"{indent}{target}{name}({newline}{indent}{step}{', '.join(given)}{newline}{indent})"
     line += "".join(f"{newline}{indent}{n} = {n}.item()" for n in segment.numbers if n in outputs)
     late = "".join(newline + indent + _statement(writer, s) for s in segment.late)
+    if tree.text[span[1] - 1] == "\n":
+        late += newline
     return Written(f"{above}{whole}{gap}", binding, f"{line}{late}")
 
 
@@ -164,7 +188,7 @@ def _in_order(parsed: list[ast.stmt], names: set[str]) -> list[str]:
 def _rank(plan: Plan, segment: Segment, name: str) -> int:
     """Modules first, then optimizers and their states, then the batch, keys last."""
     node = first_read(segment, name)
-    if node is not None and is_model(plan.unit, node):
+    if name in segment.models or (node is not None and is_model(plan.unit, node)):
         return 0
     if (node is not None and is_optimizer(plan.unit, node)) or name.endswith("_state"):
         return 1

@@ -12,6 +12,7 @@ from ..control.truth import asks_itself, is_mask, tested
 from ..indexing import index_parts
 from ..plan import Plan
 from .flow import behind
+from .outside import unsettled
 from .roles import is_model
 
 _VALUES = frozenset(("item", "tolist", "numpy", "nonzero", "unique", "masked_select", "unique_consecutive", "cpu"))
@@ -27,10 +28,11 @@ _LIBRARIES = ("math.", "einops.", "functools.", "itertools.", "operator.", "typi
 
 
 class Tracer:
-    """Looks for what cannot be traced; functions are looked at once."""
+    """Looks for what cannot be traced; functions are looked at once. `top` is the statement before which the traced
+    function is written."""
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan, self.unit = plan, plan.unit
+    def __init__(self, plan: Plan, top: ast.stmt | None = None) -> None:
+        self.plan, self.unit, self.top = plan, plan.unit, top
         self.seen: set[ast.AST] = set()
 
     def statements(self, stmts: Iterable[ast.stmt], arguments: Collection[str]) -> str:
@@ -147,6 +149,9 @@ class Tracer:
         if facts.node in self.seen:
             return ""
         self.seen.add(facts.node)
+        if found := unsettled(self.plan, facts.unit, facts.node, self.top):
+            line = facts.unit.tree.position(facts.unit.tree.start(found[0]))[0]
+            return f"line {line}: `{found[0].id}` of outside {found[1]}, which a compiled `{facts.name}` would not see"
         for stmt in facts.node.body:
             if problem := self._code(facts.unit, stmt, set()):
                 return problem
