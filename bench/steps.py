@@ -26,7 +26,6 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 ONE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {ONE_THREAD}".strip()
 
-import flax  # noqa: E402
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
@@ -185,7 +184,9 @@ def table(rows: list[tuple[str, float, float]]) -> str:
     lines = ["| program | converted, µs | by hand, µs | by hand / converted |", "|---|---|---|---|"]
     for name, ours, hand in rows:
         ratio = f"{hand / ours:.2f}"
-        lines.append(f"| {name} | {ours * 1e6:,.0f} | {hand * 1e6:,.0f} | {ratio if hand / ours >= AIM else f'**{ratio}**'} |")
+        lines.append(
+            f"| {name} | {ours * 1e6:,.0f} | {hand * 1e6:,.0f} | {ratio if hand / ours >= AIM else f'**{ratio}**'} |"
+        )
     return "\n".join(lines)
 
 

@@ -129,7 +129,8 @@ def test_a_step_is_compiled_once(form: str, tmp_path: Path, compiled: list[str])
     source = filled(**FORMS[form])
     if form == "a clipped norm":
         source = source.replace(
-            "            opt.step()", "            nn.utils.clip_grad_norm_(model.parameters(), bound)\n            opt.step()"
+            "            opt.step()",
+            "            nn.utils.clip_grad_norm_(model.parameters(), bound)\n            opt.step()",
         )
     converted, theirs, ours, model, twin = twins(source, tmp_path)
     xs, ys = data()

@@ -1,4 +1,3 @@
-import jax
 import optax
 from flax import nnx
 

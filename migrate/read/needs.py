@@ -119,7 +119,21 @@ def draws(row: Row | None, catalogue: Mapping[str, Layer], node: ast.Call | None
         if not parameter:
             return ""
         return "draw" if parameter not in entry.defaults or _asks_dropout(row, node) else ""
-    return "draw" if any("key" in o.template.required for o in row.options) else ""
+    if not any("key" in o.template.required for o in row.options):
+        return ""
+    return "draw" if node is None or _draws_by(row, node) else ""
+
+
+def _draws_by(row: Row, node: ast.Call) -> bool:
+    """Whether a call gives the argument that makes it draw (`draw_arg`), as far as its text shows."""
+    argument = row.get("draw_arg")
+    if not argument or row.signature is None:
+        return True
+    place = [p.name for p in row.signature.params].index(str(argument))
+    given = [k.value for k in node.keywords if k.arg == argument] or node.args[place : place + 1]
+    if given and not isinstance(given[0], ast.Starred):
+        return not (isinstance(given[0], ast.Constant) and not given[0].value)
+    return any(k.arg is None for k in node.keywords) or any(isinstance(a, ast.Starred) for a in node.args)
 
 
 def key_parameter(row: Row, entry: Layer) -> str:
@@ -393,9 +407,18 @@ def _init_needs(cls: ClassFacts, needs: Needs) -> bool:
     return any(c in needs.classes for c in cls.lineage()[1:])
 
 
+def called_function(site: Site) -> FunctionFacts | None:
+    """The project's function that a call runs: of a class that is no module, its constructor."""
+    if isinstance(site.callee, ClassFacts):
+        return None if site.callee.is_module else site.callee.method("__init__")
+    return site.callee
+
+
 def _what(site: Site, needs: Needs) -> Draw:
     if isinstance(site.callee, ClassFacts):
-        return "build" if needs.takes_rngs(site.callee) else ""
+        if needs.takes_rngs(site.callee):
+            return "build"
+        return "draw" if called_function(site) in needs.keys else ""
     if isinstance(site.callee, FunctionFacts):
         if site.callee in needs.rngs:
             return "build"

@@ -7,6 +7,7 @@ import builtins
 from collections.abc import Iterator
 
 from ..read.kinds import CONTAINERS, Kind
+from ..read.needs import draws
 from ..read.shared_names import same_for_arrays
 from ..read.source import hidden
 from ..rulebook.load import packages, torch_names
@@ -124,6 +125,8 @@ def _pass_on(plan: Plan, row: Row, node: ast.Call, dotted: str) -> None:
     """`DataLoader(dataset, **options)`: the library's class takes torch's own arguments, or says which it lacks."""
     name = row.options[0].template.text.partition("(")[0]
     plan.replace(node.func, plan.layer(name))
+    if draws(row, plan.catalogue, node):
+        plan.key_calls[node] = "key"
     for note in row.notes:
         plan.found(note.code, node, dotted, f"{dotted} -> {name}: {note.text}", rule=row.name)
         return

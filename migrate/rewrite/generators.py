@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 
+from ..read.needs import draws
 from .plan import Plan
 
 DEFAULT_SEED = 0
@@ -43,10 +44,10 @@ def plan_generators(plan: Plan) -> None:
 
 
 def _draws(plan: Plan, call: ast.Call) -> bool:
-    """Whether a call draws with its generator; a sampler keeps a seed of its own instead."""
+    """Whether a call draws with its generator: a loader that does not shuffle only hands it to workers."""
     dotted = plan.unit.resolve(call.func) or ""
     row = plan.unit.book.find(dotted)
-    return dotted.startswith("torch.") and (row is None or "generator" not in row.drop)
+    return dotted.startswith("torch.") and (row is None or not row.get("draw_arg") or bool(draws(row, {}, call)))
 
 
 def _plain(plan: Plan, stmt: ast.Assign) -> bool:

@@ -6,7 +6,7 @@ import ast
 from itertools import takewhile
 
 from ..read.facts import ClassFacts, FunctionFacts
-from ..read.needs import outer_functions
+from ..read.needs import called_function, outer_functions
 from ..read.scopes import COMPREHENSIONS
 from .generators import generator_argument, plan_generators
 from .layercalls import add_argument
@@ -37,11 +37,12 @@ def plan_keys(plan: Plan) -> None:
     for node, name in plan.key_calls.items():
         add_argument(plan, node, f"{name}={key_expression(plan, node)}")
     for call, site in plan.needs.sites.items():
-        if site.unit is plan.unit and isinstance(site.callee, FunctionFacts) and site.callee in plan.needs.keys:
-            if call not in plan.whole:
-                name = key_name(plan, site.callee.node)
-                add_argument(plan, call, f"{name}={key_expression(plan, call)}")
-                plan.found("JM002", call, site.callee.name, f"{site.callee.name} is given a key")
+        callee = called_function(site)
+        if site.unit is plan.unit and callee is not None and callee in plan.needs.keys and call not in plan.whole:
+            name = key_name(plan, callee.node)
+            add_argument(plan, call, f"{name}={key_expression(plan, call)}")
+            known = site.callee.name if site.callee is not None else callee.name
+            plan.found("JM002", call, known, f"{known} is given a key")
 
 
 def _handed_on(plan: Plan) -> None:

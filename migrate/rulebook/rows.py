@@ -28,6 +28,7 @@ KEYS = frozenset(
         "layer",
         "effect",
         "effect_arg",
+        "draw_arg",
         "property",
         "const",
         "called",

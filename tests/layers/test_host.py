@@ -129,7 +129,7 @@ def test_loader_shuffles_anew_and_by_seed():
         return np.concatenate([b for (b,) in loader]).tolist()
 
     def loader():
-        return data.DataLoader(data.TensorDataset(np.arange(50)), 8, True, seed=3)
+        return data.DataLoader(data.TensorDataset(np.arange(50)), 8, True, key=jax.random.key(3))
 
     one = loader()
     passes, again = [read(one), read(one)], read(loader())

@@ -71,7 +71,12 @@ class ConcatDataset(Dataset):
         return self.datasets[which][index - (self.cumulative_sizes[which - 1] if which else 0)]
 
 
-def random_split(dataset, lengths, *, seed=0):
+def _host_generator(key):
+    """NumPy's generator for draws on the host, seeded by a JAX key; without one it starts from 0."""
+    return np.random.default_rng(0 if key is None else np.asarray(jax.random.key_data(key)).tolist())
+
+
+def random_split(dataset, lengths, *, key=None):
     """Disjoint random subsets of the given lengths, or of the given fractions, which then add up to 1."""
     if math.isclose(sum(lengths), 1) and sum(lengths) <= 1 + 1e-9:
         lengths = [math.floor(len(dataset) * fraction) for fraction in lengths]
@@ -79,7 +84,7 @@ def random_split(dataset, lengths, *, seed=0):
             lengths[i % len(lengths)] += 1
     if sum(lengths) != len(dataset):
         raise ValueError(f"the lengths add up to {sum(lengths)}, but the dataset has {len(dataset)} samples")
-    order = np.random.default_rng(seed).permutation(len(dataset)).tolist()
+    order = _host_generator(key).permutation(len(dataset)).tolist()
     ends = itertools.accumulate(lengths)
     return [Subset(dataset, order[end - n : end]) for n, end in zip(lengths, ends, strict=True)]
 
@@ -121,9 +126,9 @@ class SequentialSampler(Sampler):
 class RandomSampler(Sampler):
     """The indices of a dataset in random order, or `num_samples` of them drawn with replacement."""
 
-    def __init__(self, data_source, replacement=False, num_samples=None, *, seed=0):
+    def __init__(self, data_source, replacement=False, num_samples=None, *, key=None):
         self.data_source, self.replacement = data_source, replacement
-        self.num_samples, self.rng = num_samples, np.random.default_rng(seed)
+        self.num_samples, self.rng = num_samples, _host_generator(key)
 
     def __len__(self):
         return len(self.data_source) if self.num_samples is None else self.num_samples
@@ -139,8 +144,8 @@ class RandomSampler(Sampler):
 class SubsetRandomSampler(Sampler):
     """Given indices in random order."""
 
-    def __init__(self, indices, *, seed=0):
-        self.indices, self.rng = indices, np.random.default_rng(seed)
+    def __init__(self, indices, *, key=None):
+        self.indices, self.rng = indices, _host_generator(key)
 
     def __len__(self):
         return len(self.indices)
@@ -152,9 +157,9 @@ class SubsetRandomSampler(Sampler):
 class WeightedRandomSampler(Sampler):
     """`num_samples` indices, each drawn in proportion to its weight."""
 
-    def __init__(self, weights, num_samples, replacement=True, *, seed=0):
+    def __init__(self, weights, num_samples, replacement=True, *, key=None):
         self.weights, self.num_samples, self.replacement = np.asarray(weights, np.float64), num_samples, replacement
-        self.rng = np.random.default_rng(seed)
+        self.rng = _host_generator(key)
 
     def __len__(self):
         return self.num_samples
@@ -227,10 +232,10 @@ class DataLoader:
         *,
         prefetch_factor=None,
         persistent_workers=False,
-        seed=0,
+        key=None,
     ):
         self.dataset, self.batch_size, self.shuffle, self.drop_last = dataset, batch_size, shuffle, drop_last
-        self.sampler, self.batch_sampler, self.rng = sampler, batch_sampler, np.random.default_rng(seed)
+        self.sampler, self.batch_sampler, self.rng = sampler, batch_sampler, _host_generator(key)
         self.collate_fn = default_collate if collate_fn is None else collate_fn
 
     def __len__(self):
