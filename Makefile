@@ -12,7 +12,7 @@ export JAX_PLATFORMS ?= cpu
 export OMP_NUM_THREADS ?= 1
 
 .PHONY: help demo test lint pytest cases golden oracle-ops oracle-optims oracle-modules oracle public fuzz wild scripts \
-	mutations bench bench-layers fuzz-parser docs venv clean
+	mutations bench bench-layers bench-steps fuzz-parser docs venv clean
 
 help:
 	@echo "make demo        convert a program of corpus/, show the diff, compare both programs (DEMO=file)"
@@ -85,11 +85,14 @@ public: $(READY)
 fuzz: $(READY)
 	$(BIN)/python tests/fuzz/run.py --programs 3000 --seconds 900 --jobs $(JOBS) --docs
 
-bench: bench-layers
+bench: bench-layers bench-steps
 	$(BIN)/python bench/throughput.py
 
 bench-layers: $(READY)
 	$(BIN)/python bench/layers.py --page docs/layer-speed.md
+
+bench-steps: $(READY)
+	$(BIN)/python bench/steps.py --page docs/step-speed.md
 
 fuzz-parser: $(READY)
 	$(BIN)/python tests/fuzz/parser.py

@@ -236,7 +236,7 @@ CHANGING = {
         "global beta", "beta = beta + 0.5", "penalty(out)",
     ),
     "an entry of a global": (
-        "options = {'beta': 0.0}\n\n\ndef penalty(out: torch.Tensor):\n    return options['beta'] * torch.mean(out ** 2)",
+        "options = {'beta': 0.0}\n\n\ndef penalty(out: torch.Tensor):\n    return options['beta'] * out.abs().mean()",
         "pass", "options['beta'] += 0.5", "penalty(out)",
     ),
     "an entry of a local": (

@@ -44,7 +44,7 @@ def fit(model: ResNet, loader, epochs):
         return loss
 
     history = []
-    for epoch in range(epochs):
+    for _ in range(epochs):
         model.train()
         for x, y in loader:
             loss = train_step(model, optimizer, x, y)

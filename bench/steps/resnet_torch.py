@@ -38,7 +38,7 @@ def fit(model: ResNet, loader, epochs):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, weight_decay=5e-4)
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=1000)
     history = []
-    for epoch in range(epochs):
+    for _ in range(epochs):
         model.train()
         for x, y in loader:
             optimizer.zero_grad()
