@@ -201,8 +201,10 @@ def _many(plan: Plan, inside: ast.AST, stmt: ast.stmt, name: str, sub: str) -> s
     plan.spread.add(inside)
     tree = plan.unit.tree
     count = tree.segment(call.args[0])
-    keys = f"{sub}s"
-    plan.before.setdefault(stmt, []).append(f"{name}, *{keys} = jax.random.split({name}, {count} + 1)")
+    before = plan.before.setdefault(stmt, [])
+    others = sum(1 for line in before if f", *{sub}s" in line)
+    keys = f"{sub}s{others + 1}" if others else f"{sub}s"
+    before.append(f"{name}, *{keys} = jax.random.split({name}, {count} + 1)")
     target = generator.target
     unused = isinstance(target, ast.Name) and target.id == "_"
     if unused:
