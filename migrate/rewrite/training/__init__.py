@@ -254,8 +254,8 @@ def _report(plan: Plan, made: OptimizerCall, names: tuple[str, str] | None) -> N
     target = "optax" if names else "nnx.Optimizer around optax"
     note = next(iter(made.found.match.notes), None)
     code, texts = (note.code, [note.text]) if note else ("JM001", [])
-    if made.found.decays and code == "JM001":
-        code = "JM101"
+    if made.found.decays:
+        code = "JM101" if code == "JM001" else code
         texts.insert(0, "a parameter that the loss does not use is decayed too; torch leaves it alone")
     plan.found(
         code, made.call, made.name, ": ".join([f"{made.name} -> {target}", *(["; ".join(texts)] if texts else [])])
