@@ -8,6 +8,7 @@ holds `h<run>.<i>` for what drive() returned, `w<k>.<name>` for the weights of m
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import importlib.abc
 import inspect
@@ -92,6 +93,7 @@ class Jax:
         self.jax, self.jnp, self.nnx = jax, jnp, nnx
         if not jit:
             jax.jit = nnx.jit = eager
+            nnx.cached_partial = functools.partial
 
     def inject(self, queue: Queue) -> None:
         jax, jnp = self.jax, self.jnp
