@@ -6,11 +6,14 @@ All sizes are 2, 3, 4 or 6, which keeps JAX from compiling anew. `hypothesis` sh
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
 
 Shape = tuple[int, ...]
+# Their parameters have no annotation, and `run` hides what they are given.
+HIDDEN = ("shift", "copied", "joined", "viewed", "shift", "copied", "joined", "viewed", "written")
 SHAPES: tuple[Shape, ...] = ((2, 3), (3, 2), (6,), (3,), (2,), (2, 3, 2))
 NAMES = ("a", "b", "c", "d", "e")
 
@@ -51,6 +54,40 @@ def view_of(t: torch.Tensor):
 def mix(t: torch.Tensor, u: torch.Tensor):
     t[0] = u[0]
     u.add_(1)
+
+
+def run(f, *ts):
+    return f(*ts)
+
+
+def shift(t):
+    return t.neg().add(t.sign())
+
+
+def copied(t):
+    u = t.clone()
+    u[0] = 3
+    return u.mul(2) + t
+
+
+def joined(t):
+    u = t.detach()
+    v = u.mul(2)
+    v += u
+    return v
+
+
+def viewed(t):
+    u = t.abs()
+    v = u.unsqueeze(0)
+    v[0] = 2
+    return u.sub(t)
+
+
+def written(t):
+    u = t.detach()
+    u += 1
+    return t.square()
 
 
 class Box:
@@ -145,6 +182,8 @@ def _copies(draw: Draw, state: State, name: str, shape: Shape) -> tuple[str, Sha
                 (f"torch.stack([{name}, {other}])[1]", shape),
                 (f"{name}.contiguous()", shape),
                 (f"torch.relu({name} - 1)", shape),
+                (f"{name}.add({other}, alpha=2)", shape),
+                (f"{name}.sub({other}).abs()", shape),
             )
         )
     )
@@ -323,7 +362,10 @@ def _odd(draw: Draw, state: State) -> list[str]:
     other = _pick(draw, state, shape) or name
     target = draw(st.sampled_from(NAMES))
     number = draw(st.integers(1, 3))
-    kind = draw(st.integers(0, 13))
+    kind = draw(st.integers(0, 15))
+    if kind >= 14:
+        state.shapes[target] = shape
+        return [f"{target} = run({draw(st.sampled_from(HIDDEN))}, {name})"]
     if kind == 0:
         state.shapes[target] = shape
         return [f"{target} = {name} if s > {number} else {other}"]
@@ -406,7 +448,10 @@ def programs(draw: Draw) -> str:
             known.append(name)
     lines.append(f"return {', '.join(known)}")
     body = "".join(f"    {line}\n" for line in lines)
-    return f"import torch\n\n{_helpers(body)}\ndef main():\n{body}"
+    helpers = _helpers(body)
+    if draw(st.integers(0, 2)) == 0:
+        helpers = helpers.replace(": torch.Tensor", "")
+    return f"import torch\n\n{helpers}\ndef main():\n{body}"
 
 
 def _helpers(body: str) -> str:
@@ -417,7 +462,7 @@ def _helpers(body: str) -> str:
     for _ in range(3):
         for part in parts:
             name = part.split("(")[0].split(":")[0].split()[-1]
-            if part not in used and f"{name}(" in text:
+            if part not in used and re.search(rf"\b{name}\b[(,]", text):
                 used.append(part)
                 text += part
     return "".join(f"\n{_called(p, text)}\n\n" for p in parts if p in used)
