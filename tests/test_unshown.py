@@ -160,6 +160,13 @@ EQUAL = {
         def f(x): return x.sum(), x.mean(0), x.reshape(2, 1), x.T, x.cumsum(0)
         def main(): return [np.asarray(v).tolist() for v in f(np.array([[1.0, 5.0]]))]
     """,
+    "axes swapped as NumPy does where there are two": """
+        import numpy as np
+        def f(x): return x.transpose(1, 0).tolist(), x.transpose(-1, -2).tolist(), x.diagonal(offset=1).tolist()
+        def main():
+            grid = np.array([[1.0, 5.0], [3.0, 2.0]])
+            return run(f, grid), run(f, torch.arange(6.0).reshape(2, 3)), run(f, torch.arange(8.0).reshape(2, 2, 2))
+    """,
     "writes through a view of what was taken": """
         def f(x):
             x = x.clone()

@@ -46,8 +46,14 @@ _LIBRARIES: Mapping[str, str] = {
     "beartype": "permute",
     "click": "detach",
     "cv2": "add clone expand size",
+    "datasets": "add",
+    "evaluate": "add angle",
+    "huggingface_hub": "log mode size",
+    "hydra": "double log mode",
     "joblib": "detach",
+    "loguru": "add log",
     "matplotlib": "add ge inverse le scatter size sqrt unbind",
+    "ml_collections": "bool float int",
     "networkx": "expand sign size",
     "nltk": "add clone detach expand lu multiply negative norm size sub subtract unbind",
     "omegaconf": "add clone mode",
@@ -78,17 +84,37 @@ _LIBRARIES: Mapping[str, str] = {
     """,
     "tensorboard": "log",
     "typer": "detach",
+    "wandb": "abs add diff eq gt histogram log lt mode ne size where",
     "xarray": "absolute add ceil chunk cov diff floor median quantile roll scatter where",
     "yacs": "clone",
 }
 _NONE = frozenset(
     """
-    __future__ attr colorama easydict einops fire gymnasium h5py imageio jaxtyping numpy psutil pytest requests
-    sentencepiece setuptools soundfile tensorboardX termcolor tokenizers torch torchvision tqdm
+    __future__ attr colorama easydict einops fire gin gymnasium h5py imageio jaxtyping numpy psutil pytest requests
+    safetensors sentencepiece setuptools soundfile tensorboardX termcolor tokenizers torch torchvision tqdm
     typing_extensions yaml
     """.split()  # noqa: SIM905
 )
 
+# Built on torch: what they make may be modules; methods and attributes of their classes, by their sources.
+_ON_TORCH: Mapping[str, str] = {
+    "accelerate": "log mode remainder",
+    "diffusers": "add log mode norm sign size tanh",
+    "ema_pytorch": "",
+    "hyper_connections": "norm",
+    "lightning": "log mode scatter size",
+    "local_attention": "norm",
+    "peft": "size svd",
+    "pytorch_lightning": "log mode scatter size",
+    "rotary_embedding_torch": "",
+    "timm": "dist expand mode norm size",
+    "torch_einops_utils": "",
+    "torchinfo": "",
+    "torchmetrics": "clone mode norm quantile",
+    "transformers": "add cholesky detach expand inverse log mode norm remainder scatter size tanh",
+    "vector_quantize_pytorch": "norm",
+    "x_transformers": "norm",
+}
 _MODULES = frozenset({"bfloat16", "double", "float", "half"})  # methods of torch's modules
 
 
@@ -99,6 +125,9 @@ def methods_of(imported: Iterable[str], modules: bool) -> frozenset[str] | None:
     for top in imported:
         if top in _EVERYTHING:
             return None
+        if top in _ON_TORCH:
+            found |= {*_ON_TORCH[top].split(), *_MODULES}
+            continue
         names = _STANDARD.get(top, "" if top in sys.stdlib_module_names else None)
         names = _LIBRARIES.get(top, "" if top in _NONE else None) if names is None else names
         if names is None:

@@ -121,7 +121,10 @@ _NO_ARGUMENT = frozenset(
     all any argmax argmin argsort conj diagonal flatten max mean min prod ravel round squeeze sum trace
     """.split()  # noqa: SIM905
 )
-_ONE_INT = frozenset({"all", "any", "argmax", "argmin", "argsort", "cumprod", "cumsum", "mean", "prod", "sum"})
+_SAME_KEYWORDS = frozenset({("round", "decimals"), ("diagonal", "offset")})
+_ONE_INT = frozenset(
+    {"all", "any", "argmax", "argmin", "argsort", "cumprod", "cumsum", "diagonal", "mean", "prod", "sum"}
+)
 
 
 def form_shows_tensor(node: ast.Call, used: bool, around: Surroundings) -> str:
@@ -195,10 +198,17 @@ def same_for_arrays(node: ast.Call) -> bool:
         return False
     name, args = node.func.attr, node.args
     if node.keywords:
-        return name == "round" and not args and [k.arg for k in node.keywords] == ["decimals"]
+        return (name, *(k.arg for k in node.keywords)) in _SAME_KEYWORDS and not args
     if not args:
         return name in _NO_ARGUMENT
     return len(args) == 1 and (name in ("dot", "take") or (name in _ONE_INT and _is_int(args[0])))
+
+
+def swaps_two(node: ast.Call) -> bool:
+    """Whether `value.transpose(a, b)` swaps the axes a and b of tensors and of NumPy's arrays alike: those take all
+    axes in order, two where there are two, and (1, 0) is the order that swaps them."""
+    ints = len(node.args) == 2 and not node.keywords and all(map(_is_int, node.args))
+    return ints and [_axis(a) in (1, -1) for a in node.args] == [True, False] and _axis(node.args[1]) in (0, -2)
 
 
 def with_arrays(module: str) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from ..read.kinds import CONTAINERS, Kind
 from ..read.needs import draws
-from ..read.shared_names import same_for_arrays
+from ..read.shared_names import same_for_arrays, swaps_two
 from ..read.source import hidden
 from ..rulebook.load import packages, torch_names
 from ..rulebook.rows import Row
@@ -262,6 +262,16 @@ def _unknown_receiver(plan: Plan, node: ast.Call, func: ast.Attribute) -> None:
     if row is not None and same_for_arrays(node):
         plan.found("JM001", node, dotted, f"JAX arrays have `.{func.attr}()` too", rule=row.name,
                    evidence="receiver unknown, the same method of any array")  # fmt: skip
+        return
+    owned = plan.unit.around.owned
+    if (
+        row is not None
+        and func.attr == "transpose"
+        and swaps_two(node)
+        and owned is not None
+        and func.attr not in owned
+    ):
+        apply(plan, row, node, dotted, func.value, "receiver unknown, NumPy's arrays of two axes swap them too")
         return
     plan.found(
         "JM201",
