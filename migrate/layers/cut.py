@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import gc
 import symtable
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -138,7 +139,13 @@ def _read(index: int, name: str) -> _Module:
 
 @functools.cache
 def _modules() -> Mapping[str, _Module]:
-    return {name: _read(i, name) for i, name in enumerate(_ORDER)}
+    collecting = gc.isenabled()
+    gc.disable()  # all that is made here stays: looking for garbage would double the time
+    try:
+        return {name: _read(i, name) for i, name in enumerate(_ORDER)}
+    finally:
+        if collecting:
+            gc.enable()
 
 
 @functools.cache
