@@ -311,6 +311,14 @@ def named_buffers(module):
             yield name, variable
 
 
+def cast_module(module, dtype):
+    """The module itself, its floating-point parameters and buffers cast to a type."""
+    for _, variable in named_variables(module):
+        if jnp.issubdtype(variable[...].dtype, jnp.floating):
+            variable.set_value(variable[...].astype(dtype))
+    return module
+
+
 def state_dict(module):
     """All parameters and saved buffers by name, as NumPy arrays."""
     saved = ((name, v) for name, v in named_variables(module) if not isinstance(v, NonPersistentBuffer))
