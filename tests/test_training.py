@@ -309,7 +309,7 @@ ZERO, LOSS, BACK, STEP = "opt.zero_grad()", "loss = criterion(model(x), y)", "lo
 BLOCK = "\n            "
 REFUSED = {
     "no zero_grad": [LOSS, BACK, STEP],
-    "has effects": [ZERO, "out = model(x)", "print(out.shape)", "loss = criterion(out, y)", BACK, STEP],
+    "has effects": [ZERO, "out = model(x)", "show(out.shape)", "loss = criterion(out, y)", BACK, STEP],
     "changes an object": [ZERO, "out = model(x)", "out_list[0] = out", "loss = criterion(out, y)", BACK, STEP],
     "may touch the gradients": [ZERO, LOSS, BACK, "show(model)", STEP],
     "`p.grad`": ["print([p.grad for p in model.parameters()])", ZERO, LOSS, BACK, STEP],

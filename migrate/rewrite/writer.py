@@ -159,6 +159,10 @@ class Writer:
         text = self.tree.text
         return not isinstance(owner, ast.Call) and text[start - 1 : start] == "(" and text[end : end + 1] == ")"
 
+    def statement(self, stmt: ast.stmt) -> list[tuple[int, int, str]]:
+        """A statement's edits: the text in its place, with what stands before and after it."""
+        return self._statement(stmt)
+
     def _statement(self, stmt: ast.stmt) -> list[tuple[int, int, str]]:
         plan, tree = self.plan, self.tree
         start, end = tree.start(stmt), tree.end(stmt)

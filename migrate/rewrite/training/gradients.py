@@ -113,6 +113,9 @@ def _plain_arguments(plan: Plan, stmts: Sequence[ast.stmt], found: Leaves, stmt:
 
 
 def _replace(plan: Plan, read: ast.Attribute, text: str) -> None:
+    up = plan.unit.tree.parents[read]
+    while isinstance(up, ast.Attribute) and up.attr == "data":
+        read, up = up, plan.unit.tree.parents[up]
     plan.whole[read] = Whole(lambda _: text, 15)
     plan.taken |= set(ast.walk(read))
     plan.found("JM002", read, "torch.Tensor.grad", "the gradient by its name")

@@ -129,6 +129,8 @@ def _segment(plan: Plan, part: _Part) -> Segment:
         raise NotTraced("it trains single tensors")
     if any(r.reads for r in part.routines):
         raise NotTraced("parameters' gradients are read by name")
+    for stmt in (s for p in part.passes for s in p.region.late):
+        raise NotTraced(f"line {tree.position(tree.start(stmt))[0]}: it acts between forward and backward")
     if any(block_of(s, tree.parents) is not block for p in part.passes for s in p.stmts):
         raise NotTraced("the step is spread over several blocks")
     if any(s not in block for s in kept):

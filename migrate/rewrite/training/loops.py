@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ..plan import Plan, Whole
+from ..plan import Plan, Point, Whole
 from ..writer import Writer
 from .clips import Clip
 from .flow import behind, uses
@@ -153,7 +153,7 @@ def _write(plan: Plan, step: Pass, names: Names) -> None:
         key_lines, inner_key = _keys(plan, step)
         whole = replace(step, region=_with_key(step.region, inner_key)) if inner_key else step
         inside = (p for p in plan.points.get(owner, []) if start <= p.start and p.end <= stop)
-        others = [p for p in inside if p.text is not build]
+        others = [p for p in inside if p.text is not build] + [Point(*_lines_of(plan, s), "") for s in step.region.late]
         body = indented(writer.splice_range(owner, start, body_end, others), unit)
         for line in key_lines:  # keys are split outside: a name that a function assigns is its own
             body = body.replace(f"{indent}{unit}{line}{newline}", "", 1)
@@ -166,10 +166,27 @@ def _write(plan: Plan, step: Pass, names: Names) -> None:
         space = newline if key_lines or _needs_space(plan, start) else ""
         head = f"{indent}def {names.loss_fn}({', '.join(_given(whole, names.modules))}):{newline}"
         tail = f"{indent}{unit}return {result}{_returned(whole)}{newline}{newline}"
-        lines = gradient_lines(plan, whole, names)
+        lines = [*gradient_lines(plan, whole, names), *(_text(writer, s) for s in step.region.late)]
         return above + space + head + body + tail + indent + (newline + indent).join(lines)
 
     plan.point(owner, start, stop, build)
+
+
+def _lines_of(plan: Plan, stmt: ast.stmt) -> tuple[int, int]:
+    """The lines of a statement, with their ends."""
+    tree = plan.unit.tree
+    last = tree.position(tree.end(stmt))[0]
+    stop = tree.line_starts[last] if last < len(tree.line_starts) else len(tree.text)
+    return _line_start(plan, stmt), stop
+
+
+def _text(writer: Writer, stmt: ast.stmt) -> str:
+    """A statement with what stands before and after it, and the comment behind it."""
+    tree = writer.tree
+    comment = tree.text[tree.end(stmt) : _line_end(writer.plan, tree.end(stmt))].rstrip()
+    if stmt not in writer.touched:
+        return writer.text(stmt) + comment
+    return "".join(text for _, _, text in writer.statement(stmt)) + comment
 
 
 def _first(step: Pass) -> ast.stmt:

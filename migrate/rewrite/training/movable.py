@@ -30,10 +30,10 @@ def check_movable(
     local: set[str] = set()
     shared = {n for s in ast.walk(function) if isinstance(s, (ast.Global, ast.Nonlocal)) for n in s.names}
     for stmt in [*stmts, backward]:
-        if not plan.alone(stmt) or not _ends_its_line(plan, stmt):
+        if not plan.alone(stmt) or not ends_its_line(plan, stmt):
             raise NotPlain("several statements on one line")
     for stmt in stmts:
-        problem = _effect(plan, stmt, local)
+        problem = effect(plan, stmt, local)
         if problem:
             raise NotPlain(f"`{ast.unparse(stmt).splitlines()[0][:70]}` stands between forward and backward {problem}")
         if uses(stmt).writes & shared:
@@ -81,7 +81,7 @@ def _whole_model(stmts: Sequence[ast.stmt], loss: ast.expr, source: Source) -> N
                 raise NotPlain(f"{root} takes part in the loss, but only {model} is trained")
 
 
-def _ends_its_line(plan: Plan, stmt: ast.stmt) -> bool:
+def ends_its_line(plan: Plan, stmt: ast.stmt) -> bool:
     """Whether nothing but a comment follows on the statement's last line."""
     tree = plan.unit.tree
     rest = tree.text[tree.end(stmt) :].partition("\n")[0].strip()
@@ -160,7 +160,7 @@ def _concrete(node: ast.Call) -> bool:
     )
 
 
-def _effect(plan: Plan, stmt: ast.stmt, local: set[str]) -> str:
+def effect(plan: Plan, stmt: ast.stmt, local: set[str]) -> str:
     """Why a statement cannot be moved into a function; "" when it can."""
     if isinstance(stmt, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
         if uses(stmt).changes - local:
@@ -197,7 +197,7 @@ def _effect(plan: Plan, stmt: ast.stmt, local: set[str]) -> str:
 def _effects(plan: Plan, body: Sequence[ast.stmt], local: set[str]) -> str:
     seen = set(local)
     for stmt in body:
-        if problem := _effect(plan, stmt, seen):
+        if problem := effect(plan, stmt, seen):
             return problem
         seen |= uses(stmt).writes
     return ""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ...read.liveness import Liveness
 from ..plan import Plan
 from .flow import block_of, certain, entry_reads, uses
+from .late import late
 from .movable import check_movable
 from .roles import NotPlain
 from .sources import Source
@@ -30,7 +31,7 @@ class Region:
     `whole` says that the backward statement's own expression is what is returned. `aux` are the names that are read
     afterwards, by first use; `carried` those that the statements read before they assign them; `feeding` those on which
     the loss depends; `splits` the values through which it depends on modules that were called before; `others` the
-    modules that take part and are not differentiated.
+    modules that take part and are not differentiated; `late` statements between them that follow the gradient.
     """
 
     stmts: tuple[ast.stmt, ...]
@@ -40,6 +41,7 @@ class Region:
     feeding: frozenset[str]
     splits: tuple[Split, ...] = ()
     others: tuple[str, ...] = ()
+    late: tuple[ast.stmt, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -72,15 +74,18 @@ def find_region(plan: Plan, place: Place, losses: Sequence[ast.expr], source: So
     else:
         last = len(before) - 1 if whole else max(i for i, s in enumerate(before) if s in in_slice)
         stmts = before[first : last + 1]
+    after_all = late(plan, stmts, in_slice)
+    stmts = [s for s in stmts if s not in after_all]
     others = check_movable(plan, stmts, backward, loss, place.function, source, tainted)
     spanned = [s for s in block if stmts and block.index(stmts[0]) <= block.index(s) <= block.index(stmts[-1])]
     after = backward if whole or not stmts else spanned[-1]
-    aux = _aux(plan, stmts, after, place.function, loss)
+    spanned = [s for s in spanned if s not in after_all]
+    aux = _aux(plan, stmts, after, place.function, loss, uses(after_all).reads)
     carried = tuple(n for n in _ordered(plan, stmts, entry_reads(stmts) & uses(stmts).writes, after_only=False))
     if names & set(carried):
         raise NotPlain(f"`{next(iter(names & set(carried)))}` changes between forward and backward")
     used = tuple(s for s in splits if any(s.name in uses(p).reads for p in [*stmts, loss]))
-    return Region(tuple(spanned), whole, aux, carried, frozenset(feeding), used, others)
+    return Region(tuple(spanned), whole, aux, carried, frozenset(feeding), used, others, after_all)
 
 
 def _taint(before: Sequence[ast.stmt], source: Source, tainted: set[str]) -> tuple[set[str], set[ast.stmt]]:
@@ -246,13 +251,15 @@ def _slice(before: Sequence[ast.stmt], loss: ast.expr) -> tuple[set[ast.stmt], s
     return chosen, feeding
 
 
-def _aux(plan: Plan, stmts: Sequence[ast.stmt], last: ast.stmt, function: ast.AST, loss: ast.expr) -> tuple[str, ...]:
+def _aux(
+    plan: Plan, stmts: Sequence[ast.stmt], last: ast.stmt, function: ast.AST, loss: ast.expr, also: set[str]
+) -> tuple[str, ...]:
     body = function.body if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)) else []
     live = Liveness(body).after.get(last, frozenset())
     written = uses(stmts).writes
     for stmt in (s for s in stmts if isinstance(s, (ast.For, ast.AsyncFor))):
         written |= uses(stmt.target).writes
-    wanted = (written & live) - ({loss.id} if isinstance(loss, ast.Name) else set())
+    wanted = (written & (live | also)) - ({loss.id} if isinstance(loss, ast.Name) else set())
     return _ordered(plan, [last], wanted, after_only=True)
 
 
