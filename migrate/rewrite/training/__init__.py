@@ -9,7 +9,9 @@ from ..plan import Plan, Whole
 from ..writer import Writer
 from .behind import find_threads, plan_threads
 from .closures import LBFGS, find_closures, plan_closure
+from .cutting import mark_cuts
 from .derivatives import plan_grad_calls
+from .functional_text import unmark
 from .gradients import plan_gradient
 from .handrates import HandRate, find_hand_rates, plan_hand_rates
 from .helpers import plan_helpers
@@ -35,6 +37,7 @@ __all__ = ["plan_training"]
 
 def plan_training(plan: Plan) -> None:
     """Training code, its optimizers and schedules, `no_grad`, and methods of modules."""
+    mark_cuts(plan.unit)
     plan_grad_calls(plan)
     optimizers = find_optimizers(plan)
     threads = find_threads(plan, optimizers)
@@ -55,6 +58,7 @@ def plan_training(plan: Plan) -> None:
         plan_closure(plan, closure, {closure.update.stmt: explicit.get(id(closure.update.made))})
     for routine in routines:
         plan_routine(plan, routine, names, jits)
+        unmark(plan, routine.function, [a for p in routine.passes for a in p.source.arrays])
     for schedule in schedules:
         plan_schedule(plan, schedule, explicit.get(id(schedule.made)), idle=is_idle(plan, schedule.made, schedule))
     if not failed:

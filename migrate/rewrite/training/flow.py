@@ -22,6 +22,16 @@ def behind(node: ast.AST) -> tuple[str, ...]:
     return found
 
 
+def mark_cut(call: ast.Call) -> None:
+    """Note that a call gives values that are cut off from the graph."""
+    call._cut = True  # type: ignore[attr-defined]
+
+
+def is_cut(node: ast.AST) -> bool:
+    """Whether a call is known to give values that are cut off from the graph."""
+    return "_cut" in node.__dict__
+
+
 @dataclass
 class Uses:
     """Names that a piece of code reads and writes, and names of objects that it changes in place."""

@@ -39,7 +39,6 @@ def check_movable(
         if uses(stmt).writes & shared:
             raise NotPlain("the forward pass assigns a global name")
         local |= uses(stmt).writes
-    _whole_model(stmts, loss, source)
     others: dict[str, None] = {}
     for node in (n for s in [*stmts, loss] for n in ast.walk(s)):
         if isinstance(node, (ast.Await, ast.Yield, ast.YieldFrom)):
@@ -69,16 +68,16 @@ def _takes_part(plan: Plan, node: ast.Name | ast.Attribute, source: Source, loca
     return module and text.replace(".", "").isidentifier()
 
 
-def _whole_model(stmts: Sequence[ast.stmt], loss: ast.expr, source: Source) -> None:
-    """Refuse an optimizer of a part of a module (`model.head`) whose whole takes part in the loss too."""
+def check_whole(stmts: Sequence[ast.stmt], loss: ast.expr, source: Source) -> None:
+    """Raise NotPlain for an optimizer of a part of a module (`model.head`) whose whole takes part in the loss too."""
     for model in source.models:
-        root, _, rest = model.partition(".")
-        if not rest or root == "self":
-            continue
-        for part in [*stmts, loss]:
+        parts = model.split(".")
+        wholes = {".".join(parts[:i]) for i in range(1, len(parts))} - {"self"}
+        for part in [*stmts, loss] if wholes else ():
             inside = {n for place in source.places(part) for n in ast.walk(place)}
-            if any(isinstance(n, ast.Name) and n.id == root and n not in inside for n in ast.walk(part)):
-                raise NotPlain(f"{root} takes part in the loss, but only {model} is trained")
+            for node in ast.walk(part):
+                if isinstance(node, (ast.Name, ast.Attribute)) and node not in inside and ast.unparse(node) in wholes:
+                    raise NotPlain(f"{ast.unparse(node)} takes part in the loss, but only {model} is trained")
 
 
 def ends_its_line(plan: Plan, stmt: ast.stmt) -> bool:

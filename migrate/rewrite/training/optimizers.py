@@ -9,7 +9,7 @@ from ...read.unit import Unit
 from ...rulebook.rows import Row
 from ...rulebook.signature import Arguments, Mismatch, bind
 from ..match import Refusal
-from ..plan import Plan, Whole
+from ..plan import Plan
 from .flow import GROWING
 from .roles import NotPlain, is_model
 from .sources import Source
@@ -307,8 +307,9 @@ def _marks(made: ast.Call) -> bool:
     return (
         isinstance(made.func, ast.Attribute)
         and made.func.attr == "requires_grad_"
-        and not made.args
-        and not made.keywords
+        and all(
+            isinstance(v, ast.Constant) and v.value is True for v in (*made.args, *(k.value for k in made.keywords))
+        )
     )
 
 
@@ -331,15 +332,3 @@ def _kept(unit: Unit, use: ast.expr) -> bool:
     return isinstance(up, (ast.Assign, ast.NamedExpr, ast.List, ast.Tuple, ast.Dict, ast.Yield)) and not isinstance(
         unit.tree.parents.get(up), ast.Return
     )
-
-
-def unmark_leaf(plan: Plan, near: ast.stmt, name: str) -> None:
-    """`x.requires_grad_()` where the leaf is made: the value itself."""
-    unit = plan.unit
-    use = next(n for n in unit.tree.all(ast.Name) if n.id == name and unit.scope(n) is unit.scope(near))
-    made = _made(unit, use, name)
-    if made is not None and _marks(made):
-        value = made.func.value  # type: ignore[attr-defined]
-        plan.whole[made] = Whole(lambda w: w.text(value), 15, (value,))
-        plan.taken |= {made, made.func}
-        plan.found("JM002", made, "torch.Tensor.requires_grad_", "the gradient function says what is differentiated")

@@ -144,7 +144,9 @@ class Reader:
         if text in node.owners:
             return True
         together = {*node.owners, *(o for n in self.events.run(node, "zero") for o in n.owners)}
-        return bool(source.models) and together >= set(source.models) and bool({*node.owners} & {*source.models})
+        mine = [m for m in source.models if m in node.owners or any(m.startswith(f"{o}.") for o in node.owners)]
+        covered = all(m in together or any(m.startswith(f"{o}.") for o in together) for m in source.models)
+        return bool(mine) and covered
 
     def _live(self, node: Node) -> list[str]:
         """The optimizers that use what a backward call adds."""

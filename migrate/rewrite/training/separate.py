@@ -29,7 +29,7 @@ def _makers(unit: Unit, node: ast.AST, text: str) -> list[ast.expr] | None:
     if text.startswith("self."):
         cls = unit.tree.class_of(node)
         found = [s for s in ast.walk(cls) if isinstance(s, ast.Assign)] if cls is not None else []
-        values = [s.value for s in found if any(ast.unparse(t) == text for t in s.targets)]
+        values = [v for s in found for t in s.targets for v in _given(t, s.value, text)]
         return values or None
     scope = unit.scope(node).lookup(text.partition(".")[0])
     bindings = scope.bindings.get(text, []) if scope is not None else []
@@ -46,6 +46,17 @@ def _makers(unit: Unit, node: ast.AST, text: str) -> list[ast.expr] | None:
             return None
         values.append(stmt.value)
     return values or None
+
+
+def _given(target: ast.expr, value: ast.expr, text: str) -> list[ast.expr]:
+    """What an assignment to `target` gives the expression `text`: itself, or the same place of a tuple."""
+    if ast.unparse(target) == text:
+        return [value]
+    if isinstance(target, ast.Tuple) and any(ast.unparse(e) == text for e in target.elts):
+        same = isinstance(value, ast.Tuple) and len(value.elts) == len(target.elts)
+        pairs = zip(target.elts, value.elts, strict=True) if isinstance(value, ast.Tuple) and same else ()
+        return [v for t, v in pairs if ast.unparse(t) == text] or [ast.Constant(None)]
+    return []
 
 
 def _independent(unit: Unit, values: list[ast.expr], other: str) -> bool:

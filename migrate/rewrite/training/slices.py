@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import ast
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...read.liveness import Liveness
 from ..plan import Plan
-from .flow import block_of, certain, entry_reads, uses
+from .flow import block_of, certain, entry_reads, is_cut, uses
 from .late import late
-from .movable import check_movable
+from .movable import check_movable, check_whole
 from .roles import NotPlain
 from .sources import Source
 
@@ -74,6 +75,7 @@ def find_region(plan: Plan, place: Place, losses: Sequence[ast.expr], source: So
     else:
         last = len(before) - 1 if whole else max(i for i, s in enumerate(before) if s in in_slice)
         stmts = before[first : last + 1]
+    check_whole([s for s in before if s in in_slice], loss, source)
     after_all = late(plan, stmts, in_slice)
     stmts = [s for s in stmts if s not in after_all]
     others = check_movable(plan, stmts, backward, loss, place.function, source, tainted)
@@ -105,15 +107,18 @@ def _detached(stmt: ast.stmt) -> bool:
     """An assignment whose value is cut off from the graph at its outermost call."""
     value = stmt.value if isinstance(stmt, (ast.Assign, ast.AnnAssign)) else None
     if isinstance(value, (ast.Tuple, ast.List)):
-        return bool(value.elts) and all(_cut(v) for v in value.elts)
-    if isinstance(value, (ast.Call, ast.Attribute)) and _cut(value):
+        return bool(value.elts) and all(cuts(v) for v in value.elts)
+    if isinstance(value, (ast.Call, ast.Attribute)) and cuts(value):
         return True
     if isinstance(value, ast.Call) and value.args and isinstance(value.args[0], (ast.GeneratorExp, ast.ListComp)):
-        return _cut(value.args[0].elt)
-    return isinstance(value, (ast.ListComp, ast.GeneratorExp)) and _cut(value.elt)
+        return cuts(value.args[0].elt)
+    return isinstance(value, (ast.ListComp, ast.GeneratorExp)) and cuts(value.elt)
 
 
-def _cut(value: ast.expr) -> bool:
+def cuts(value: ast.expr) -> bool:
+    """Whether an expression's value has no graph."""
+    if is_cut(value):
+        return True
     if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
         return value.func.attr in ("detach", "item", "tolist", "size")
     return isinstance(value, ast.Attribute) and value.attr in ("data", "shape", "device", "dtype")
@@ -121,7 +126,7 @@ def _cut(value: ast.expr) -> bool:
 
 def joined(node: ast.AST) -> list[ast.AST]:
     """The nodes of an expression or statement through which a gradient can pass: not those that are cut off."""
-    if isinstance(node, ast.expr) and _cut(node):
+    if isinstance(node, ast.expr) and cuts(node):
         return []
     return [node, *(n for child in ast.iter_child_nodes(node) for n in joined(child))]
 
@@ -213,10 +218,15 @@ def _above(plan: Plan, place: Place) -> list[ast.stmt]:
 def _needed(before: Sequence[ast.stmt], loss: ast.expr) -> set[str]:
     """Names that the slice of the loss reads from before."""
     chosen, _ = _slice(before, loss)
-    kept: list[ast.stmt] = [s for s in before if s in chosen]
-    result = ast.Expr(loss)
-    passing = {n.id for s in [*kept, result] for n in joined(s) if isinstance(n, ast.Name)}
-    return entry_reads([*kept, result]) & passing
+    kept = [_Joined().visit(copy.deepcopy(s)) for s in (*(s for s in before if s in chosen), ast.Expr(loss))]
+    return entry_reads(kept)
+
+
+class _Joined(ast.NodeTransformer):
+    """Code without the values that are cut off from the graph."""
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        return ast.Constant(None) if isinstance(node, ast.expr) and cuts(node) else self.generic_visit(node)
 
 
 def _split(earlier: Sequence[ast.stmt], name: str, source: Source, tainted: set[str]) -> Split:
