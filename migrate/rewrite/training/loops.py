@@ -166,7 +166,7 @@ def _write(plan: Plan, step: Pass, names: Names) -> None:
         space = newline if key_lines or _needs_space(plan, start) else ""
         head = f"{indent}def {names.loss_fn}({', '.join(_given(whole, names.modules))}):{newline}"
         tail = f"{indent}{unit}return {result}{_returned(whole)}{newline}{newline}"
-        lines = [*gradient_lines(plan, whole, names), *(_text(writer, s) for s in step.region.late)]
+        lines = [*asked_lines(plan, whole, names, writer), *(_text(writer, s) for s in step.region.late)]
         return above + space + head + body + tail + indent + (newline + indent).join(lines)
 
     plan.point(owner, start, stop, build)
@@ -306,6 +306,18 @@ def gradient_lines(plan: Plan, one: Pass, names: Names) -> list[str]:
         return [line, *sums]
     short = fresh(plan, one.stmt, ("grad_fn", "value_and_grad_fn"))
     return [f"{short} = {function}", f"{target} = {short}({given})", *sums]
+
+
+def asked_lines(plan: Plan, one: Pass, names: Names, writer: Writer) -> list[str]:
+    """The lines of the gradient; where it is taken under a question only, the loss alone otherwise."""
+    lines = gradient_lines(plan, one, names)
+    if one.under is None:
+        return lines
+    unit = indent_unit(plan, one.under)
+    loss = one.losses[0]
+    assert isinstance(loss, ast.Name)
+    alone = f"{loss.id}{_returned(one)} = {names.loss_fn}({', '.join(_given(one, {}))})"
+    return [f"if {writer.text(one.under.test)}:", *(unit + line for line in lines), "else:", unit + alone]
 
 
 def _targets(plan: Plan, one: Pass, names: Names, first: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -16,6 +16,7 @@ from .events import Unit as Gradient
 from .flow import block_of
 from .helpers import handed_on, read_zeros, stranger_in
 from .optimizers import Optimizers
+from .questions import check_question, forward_block, question
 from .roles import NotPlain, function_of, is_optimizer, method_call, modules_called
 from .scaling import scaled, stepped
 from .separate import separate
@@ -279,10 +280,17 @@ class Reader:
             source += self.source[text]
         if source.arrays and source.models:
             raise NotPlain("modules and single tensors are trained together")
-        block = block_of(stmt, self.unit.tree.parents)
+        under = question(self.unit, stmt, losses, gone)
+        last = under or stmt
+        block = block_of(last, self.unit.tree.parents)
+        if under is not None and isinstance(losses[0], ast.Name):
+            block = forward_block(self.unit, under, losses[0].id)
         acts = {n.stmt for n in self.events.nodes if n.kind in ("backward", "step")}
-        start = max((i + 1 for i in range(block.index(stmt)) if any(s in acts for s in ast.walk(block[i]))), default=0)
-        region = find_region(self.plan, Place(self.function, block, stmt, start, gone), losses, source)
+        end = block.index(last) if last in block else len(block)
+        start = max((i + 1 for i in range(end) if any(s in acts for s in ast.walk(block[i]))), default=0)
+        region = find_region(self.plan, Place(self.function, block, last, start, gone), losses, source)
+        if under is not None:
+            check_question(under, block, region, self.unit.tree.parents)
         for node in nodes:
             backward_arguments(node.call, kept=not region.carried)
         trained = [m for t in self.steps for m in self.source.get(t, Source()).models]
@@ -297,7 +305,7 @@ class Reader:
             adds |= dict.fromkeys(self.source[text].units, word)
         if source.arrays and set(adds.values()) != {"first"}:
             raise NotPlain("gradients of single tensors accumulate")
-        return Pass(stmts, losses, source, region, adds)
+        return Pass(stmts, losses, source, region, adds, under)
 
     def _update(self, text: str, node: Node, states: frozenset[str]) -> Update:
         stmt = node.stmt

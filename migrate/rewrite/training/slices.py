@@ -52,16 +52,21 @@ class Place:
 
     function: ast.AST
     block: Sequence[ast.stmt]
-    backward: ast.Expr
+    backward: ast.stmt
     start: int = 0
     zero: tuple[ast.stmt, ...] = ()
+
+    @property
+    def end(self) -> int:
+        """The index behind the forward pass."""
+        return self.block.index(self.backward) if self.backward in self.block else len(self.block)
 
 
 def find_region(plan: Plan, place: Place, losses: Sequence[ast.expr], source: Source) -> Region:
     """The region for the loss of a backward statement, or for the names of several losses. Raises NotPlain."""
     block, backward = place.block, place.backward
     loss = losses[0] if len(losses) == 1 else ast.Tuple(list(losses), ast.Load())
-    before = [s for s in block[place.start : block.index(backward)] if s not in place.zero]
+    before = [s for s in block[place.start : place.end] if s not in place.zero]
     splits = _splits(plan, place, before, loss, source)
     names = {s.name for s in splits}
     tainted, stmts_tainted = _taint(before, source, set(names))
@@ -177,7 +182,7 @@ def _splits(plan: Plan, place: Place, before: Sequence[ast.stmt], loss: ast.expr
     made by one call of one module in the same block."""
     tree = plan.unit.tree
     earlier = [s for s in _above(plan, place) if s not in place.zero]
-    limit = tree.start(place.block[place.start])
+    limit = tree.start(place.block[place.start] if place.start < len(place.block) else place.backward)
     chain = list(tree.ancestors(place.backward))
     tainted: set[str] = set()
     function = place.function

@@ -22,7 +22,8 @@ class Pass:
     """One backward statement, or several that follow each other: `losses` has one item for each, `stmt` is the last.
 
     `source` is what it is differentiated for; `adds` says for each of its units whether the gradient is the first
-    ("first"), added to one that is there ("more"), or either ("either").
+    ("first"), added to one that is there ("more"), or either ("either"). `under` is the question that the backward
+    statement stands under when the forward pass stands before it: `if phase == "train":`.
     """
 
     stmts: tuple[ast.Expr, ...]
@@ -30,6 +31,7 @@ class Pass:
     source: Source
     region: Region
     adds: Mapping[str, str]
+    under: ast.If | None = None
 
     @property
     def stmt(self) -> ast.Expr:
