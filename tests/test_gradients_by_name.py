@@ -90,6 +90,25 @@ def run(model: Net, x: torch.Tensor, y: torch.Tensor):
             w2.grad = None
     return w1.sum() + w2
 """,
+    "several passes in a row": """
+def run(model: Net, x: torch.Tensor, y: torch.Tensor):
+    a = torch.tensor(2., requires_grad=True)
+    b = torch.tensor(3., requires_grad=True)
+    z = a * b + a
+    z.backward()
+    out = [a.grad, b.grad]
+    a = torch.tensor(5., requires_grad=True)
+    z = a * a * b
+    z.backward()
+    out.append(a.grad)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    loss = F.nll_loss(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    out.append(model.fc1.bias.grad.norm())
+    optimizer.step()
+    return torch.stack(out) + model(x).sum()
+""",
     "cleared before": """
 def run(model: Net, x: torch.Tensor, y: torch.Tensor):
     w = torch.ones(4, requires_grad=True)

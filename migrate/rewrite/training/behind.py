@@ -13,12 +13,12 @@ from ...read.unit import Unit
 from ..layercalls import add_argument
 from ..plan import Plan, Whole
 from ..signature_edit import add_keyword_parameter
-from .callees import called
+from .callees import called, is_backward
 from .flow import mark_behind, uses
 from .helpers import acts, own_nodes
 from .optimizers import Optimizers
 from .sources import Source
-from .steps import backward_calls, is_backward
+from .steps import backward_calls
 
 
 @dataclass(frozen=True)

@@ -36,3 +36,8 @@ def _method(unit: Unit, func: ast.Attribute) -> FunctionFacts | None:
     if ast.unparse(func.value) == "self":
         owner = unit.classes.get(unit.tree.class_of(func))  # type: ignore[arg-type]
     return owner.method(func.attr) if isinstance(owner, ClassFacts) else None
+
+
+def is_backward(node: ast.AST) -> bool:
+    """A call of a method named `backward`."""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "backward"

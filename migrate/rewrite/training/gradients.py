@@ -7,20 +7,22 @@ from collections.abc import Sequence
 
 from ...read.unit import Unit
 from ..plan import Plan, Whole
+from .callees import is_backward
 from .clips import read_clip
-from .flow import block_of, uses
+from .flow import block_of, certain, uses
 from .functional_text import operator, unmark
 from .leaves import Leaves, find_leaves, made_here
 from .loops import fresh, pass_names, plan_clip, write_pass
-from .marking import clears, gradient_nodes
+from .marking import backward_before, clears, gradient_nodes
 from .optimizers import known_elsewhere
 from .roles import NotPlain, function_of, is_model, method_call
 from .separate import separate
 from .slices import Place, find_region
 from .sources import Source
-from .steps import Pass, Routine, backward_arguments, is_backward, method_owner
+from .steps import Pass, Routine, backward_arguments, method_owner
 from .walks import check_uses, grad_uses, place_of, plan_uses, walk_of
 
+_LOOPS = (ast.For, ast.While, ast.AsyncFor)
 _SIGNS = {"sub_": "-=", "add_": "+=", "mul_": "*=", "div_": "/=", "copy_": "="}
 
 
@@ -35,18 +37,41 @@ def plan_gradient(plan: Plan, call: ast.Call) -> Routine:
     backward_arguments(call)
     function = function_of(unit, stmt)
     block = block_of(stmt, unit.tree.parents)
-    if sum(1 for n in ast.walk(function) if is_backward(n)) > 1:
-        raise NotPlain("several backward passes in one function")
+    others = [n for n in ast.walk(function) if is_backward(n) and n is not call]
     nodes = list(gradient_nodes(unit, function))
     bases = [n.value for n in nodes]
     if not bases:
         raise NotPlain("no optimizer.step() follows in the same block")
-    walks = any(walk_of(unit, n) is not None for n in nodes)
-    if not walks and all(isinstance(b, ast.Name) for b in bases) and not any(is_model(unit, b) for b in bases):
+    own = [n for n in nodes if backward_before(unit, n) in (stmt, None)]
+    plain = bool(own) and all(isinstance(n.value, ast.Name) and not is_model(unit, n.value) for n in own)
+    if plain and not any(walk_of(unit, n) is not None for n in own):
+        _apart(plan, stmt, block, function, others, {ast.unparse(n.value) for n in own})
         one = _of_leaves(plan, call, stmt, block, function)
     else:
+        if others:
+            raise NotPlain("several backward passes in one function")
         one = _of_model(plan, call, stmt, block, function)
     return Routine(function, (one,), (), {}, ())
+
+
+def _apart(
+    plan: Plan, stmt: ast.Expr, block: Sequence[ast.stmt], function: ast.AST, others: Sequence[ast.AST], names: set[str]
+) -> None:
+    """Raise NotPlain when another backward pass may add to the gradients of the names: each must be made anew after the
+    passes before it."""
+    unit = plan.unit
+    if others and (any(isinstance(u, _LOOPS) for u in _around(unit, stmt, function)) or block != _body(function)):
+        raise NotPlain("several backward passes in one function")
+    at = block.index(stmt)
+    places = [place_of(unit, o, block) for o in others]
+    last = max((p for p in places if p < at), default=-1)
+    made = {n for s in block[last + 1 : at] for n in certain(s)}
+    if last >= 0 and names - made:
+        raise NotPlain(f"several backward passes may add to the gradient of `{min(names - made)}`")
+
+
+def _body(function: ast.AST) -> list[ast.stmt]:
+    return function.body if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)) else []
 
 
 def _of_leaves(plan: Plan, call: ast.Call, stmt: ast.Expr, block: Sequence[ast.stmt], function: ast.AST) -> Pass:
@@ -54,10 +79,12 @@ def _of_leaves(plan: Plan, call: ast.Call, stmt: ast.Expr, block: Sequence[ast.s
     unit = plan.unit
     assert isinstance(call.func, ast.Attribute)
     found = find_leaves(plan, function, block, stmt)
-    _no_step(function)
-    zeros = _module_zeros(plan, function)
+    steps = any(method_call(n, "step") is not None for n in ast.walk(function))
+    zeros = [] if steps else _module_zeros(plan, function)
     source = Source((), found.names)
     region = find_region(plan, Place(function, block, stmt, 0, (*found.gone, *zeros)), [call.func.value], source)
+    if steps and region.others:
+        raise NotPlain("no optimizer.step() follows in the same block")
     _plain_arguments(plan, region.stmts, found, stmt)
     clips = [c for s in block[block.index(stmt) + 1 :] if (c := read_clip(unit, s, source)) is not None]
     each = {leaf: fresh(plan, stmt, (f"{leaf}_grad", f"grad_of_{leaf}")) for leaf in found.names}
@@ -161,7 +188,7 @@ def _of_model(plan: Plan, call: ast.Call, stmt: ast.Expr, block: Sequence[ast.st
     unit = plan.unit
     assert isinstance(call.func, ast.Attribute)
     _no_step(function)
-    reads = grad_uses(unit, function, _roots(unit, function))
+    reads = grad_uses(unit, function, _roots(unit, function), [stmt])
     model = reads[0].model
     for use in reads:
         if use.model != model:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from ...read.facts import ClassFacts
 from ...read.unit import Unit
 from ..plan import Plan
-from .callees import Function, called
-from .steps import Routine, Zeros, backward_calls, is_backward
+from .callees import Function, called, is_backward
+from .steps import Routine, Zeros, backward_calls
 
 
 @dataclass(frozen=True)

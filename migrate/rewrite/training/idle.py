@@ -6,10 +6,10 @@ import ast
 from collections.abc import Iterator
 
 from ..plan import Plan
+from .callees import is_backward
 from .optimizers import OptimizerCall
 from .roles import function_of, method_call
 from .schedules import Schedule
-from .steps import is_backward
 
 
 def is_idle(plan: Plan, made: OptimizerCall, schedule: Schedule) -> bool:

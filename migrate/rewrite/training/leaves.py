@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ...read.unit import Unit
 from ..plan import Plan
 from .flow import uses
-from .marking import clears, gradient_nodes, marks
+from .marking import backward_before, clears, gradient_nodes, marks
 from .roles import NotPlain
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
@@ -34,6 +34,9 @@ def find_leaves(plan: Plan, function: ast.AST, block: Sequence[ast.stmt], backwa
     cleared = {s: o for s, o in cleared.items() if tree.parents[s] not in cleared}
     inside = {n for s in cleared for n in ast.walk(s)}
     reads = [n for n in gradient_nodes(unit, function) if n not in inside]
+    reads = [n for n in reads if backward_before(unit, n) in (backward, None)]
+    if not reads:
+        raise NotPlain("no optimizer.step() follows in the same block")
     names = dict.fromkeys(_name(n.value) for n in reads)
     after = _straight(unit, block[block.index(backward) + 1 :])
     below = {n: i for i, s in enumerate(after) for n in ast.walk(s)}

@@ -59,6 +59,7 @@ def plan_routine(
         for call in routine.cleared[statement].calls if not routine.cleared[statement].helpers else ():
             plan.taken |= {call, call.func}
             plan.found("JM002", call, "torch.optim.Optimizer.zero_grad", text)
+    _plan_empty(plan, {s for s, units in routine.zeros.items() if not units})
     for split in splits.values():
         _plan_split(plan, split)
     several = len(routine.passes) > 1
@@ -76,6 +77,17 @@ def plan_routine(
         inside = [u for u in outer if plan.unit.tree.function(u) is plan.unit.tree.function(first)]
         target = inside[-1] if inside else first
         plan.before.setdefault(target, []).extend(f"{grads[u]} = None" for u in routine.fresh)
+
+
+def _plan_empty(plan: Plan, gone: set[ast.stmt]) -> None:
+    """An `if` that only chooses which gradients to set to zero goes with them."""
+    parents = plan.unit.tree.parents
+    for up in dict.fromkeys(parents[s] for s in gone):
+        if not isinstance(up, ast.If) or up in plan.lines or not set(up.body) | set(up.orelse) <= gone:
+            continue
+        nested = up in getattr(parents[up], "orelse", ())
+        if not nested and not any(isinstance(n, (ast.Call, ast.NamedExpr)) for n in ast.walk(up.test)):
+            plan.lines[up] = lambda _: []
 
 
 def gradient_names(plan: Plan, routine: Routine) -> dict[str, str]:

@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from ...read.unit import Unit
+from .callees import is_backward
+from .flow import block_of
 
 
 def marks(stmt: ast.stmt) -> str:
@@ -56,3 +58,18 @@ def clears(stmt: ast.stmt) -> ast.expr | None:
         owner = owner.value
     found = isinstance(owner, ast.Attribute) and owner.attr == "grad" and call.func.attr == "zero_"
     return owner.value if found and isinstance(owner, ast.Attribute) else None
+
+
+def backward_before(unit: Unit, node: ast.AST) -> ast.stmt | None:
+    """The last backward statement above `node` in its block, or else in a block around it."""
+    parents = unit.tree.parents
+    for up in [node, *unit.tree.ancestors(node)]:
+        if not isinstance(up, ast.stmt):
+            continue
+        block = block_of(up, parents)
+        found = [s for s in block[: block.index(up)] if is_backward(getattr(s, "value", s))]
+        if found:
+            return found[-1]
+        if isinstance(up, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            break
+    return None

@@ -322,7 +322,12 @@ class Reader:
         its block, and stand before they are set to zero again. Raises NotPlain."""
         trained = [m for s in self.source.values() for m in s.models]
         models = {m for t in order for m in self.source[t].models}
-        found = [u for u in grad_uses(self.unit, self.function, trained) if u.model in models or u.model not in trained]
+        stmts = {n.stmt for n in mine}
+        found = [
+            u
+            for u in grad_uses(self.unit, self.function, trained, stmts)
+            if u.model in models or u.model not in trained
+        ]
         for use in found:
             if not any(self._follows(use, node, order) for node in mine):
                 raise NotPlain(f"`{ast.unparse(use.node)}` is read or written where its gradient has no name")

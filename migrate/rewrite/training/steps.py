@@ -93,11 +93,6 @@ def backward_calls(unit: Unit) -> Iterator[ast.Call]:
                 yield node
 
 
-def is_backward(node: ast.AST) -> bool:
-    """A call of a method named `backward`."""
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "backward"
-
-
 def method_owner(stmt: ast.stmt | None) -> ast.expr:
     """`x` of the statement `x.f()`."""
     assert isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Call)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ...read.unit import Unit
 from ..plan import Plan, Whole
 from .flow import uses
-from .marking import clears, gradient_nodes
+from .marking import backward_before, clears, gradient_nodes
 from .roles import NotPlain, is_model
 from .sweeps import written
 
@@ -43,12 +43,18 @@ class GradUse:
     walk: Walk | None
 
 
-def grad_uses(unit: Unit, function: ast.AST, models: Collection[str]) -> list[GradUse]:
-    """All `x.grad` of a function. Raises NotPlain for one that is of no known model, or is not followed."""
+def grad_uses(
+    unit: Unit, function: ast.AST, models: Collection[str], mine: Collection[ast.stmt | None]
+) -> list[GradUse]:
+    """All `x.grad` of a function, but for tensors' that are of other backward statements than `mine`. Raises NotPlain
+    for one that is of no known model, or is not followed."""
     found = []
     for node in gradient_nodes(unit, function):
         walk = walk_of(unit, node)
         model = ast.unparse(walk.model) if walk is not None else _owner(unit, node.value, models)
+        before = backward_before(unit, node)
+        if not model and isinstance(node.value, ast.Name) and before is not None and before not in mine:
+            continue
         if not model:
             raise NotPlain(f"`{ast.unparse(node)}` is read or written: in JAX gradients are values")
         use = GradUse(node, model, walk)
