@@ -96,7 +96,7 @@ def run(model: Net, x: torch.Tensor, y: torch.Tensor):
     b = torch.tensor(3., requires_grad=True)
     z = a * b + a
     z.backward()
-    out = [a.grad, b.grad]
+    out = [a.grad.clone(), b.grad.clone()]
     a = torch.tensor(5., requires_grad=True)
     z = a * a * b
     z.backward()
@@ -176,6 +176,29 @@ LEFT = {
         if w.grad.norm() > 1:
             continue
         w.grad.zero_()
+""",
+    "kept, and added to": """
+    loss = ((x * w) ** 2).sum()
+    loss.backward()
+    kept = [w.grad]
+    v = torch.ones(4, requires_grad=True)
+    (v * w).sum().backward()
+""",
+    "kept, and set to zero": """
+    kept = []
+    for t in range(3):
+        loss = ((x * w) ** 2).sum()
+        loss.backward()
+        kept.append(w.grad.data)
+        w.grad.zero_()
+""",
+    "kept by a name, and set to zero": """
+    for t in range(3):
+        loss = ((x * w) ** 2).sum()
+        loss.backward()
+        g = w.grad
+        w.grad.zero_()
+        print(g)
 """,
     "another backward": """
     (x * w).sum().backward()
@@ -331,6 +354,7 @@ LEFT_WALKS = {
     "set to zero before it is read": (NORM, f"{NORM}        model.zero_grad()\n"),
     "changed by more": (HALVED, HALVED.replace("0.5", "p.abs().sum()")),
     "changed beside something else": (HALVED, f"{HALVED}            log.append(p.sum().item())\n"),
+    "kept, and changed": (f"for {HALVED[4:]}", f"log.append([q.grad for q in model.parameters()])\n        {HALVED}"),
     "of other parameters": (HALVED, HALVED.replace("model.parameters", "model.fc1.parameters")),
 }
 

@@ -11,16 +11,17 @@ from .callees import is_backward
 from .clips import read_clip
 from .flow import block_of, certain, uses
 from .functional_text import operator, unmark
+from .held import check_held
 from .leaves import Leaves, find_leaves, made_here
 from .loops import fresh, pass_names, plan_clip, write_pass
-from .marking import backward_before, clears, gradient_nodes
+from .marking import backward_before, clears, gradient_nodes, keeps_tensors, zeroes
 from .optimizers import known_elsewhere
 from .roles import NotPlain, function_of, is_model, method_call
 from .separate import separate
-from .slices import Place, find_region
+from .slices import Place, depends, find_region
 from .sources import Source
 from .steps import Pass, Routine, backward_arguments, method_owner
-from .walks import check_uses, grad_uses, place_of, plan_uses, walk_of
+from .walks import changing, check_uses, grad_uses, place_of, plan_uses, walk_of
 
 _LOOPS = (ast.For, ast.While, ast.AsyncFor)
 _SIGNS = {"sub_": "-=", "add_": "+=", "mul_": "*=", "div_": "/=", "copy_": "="}
@@ -87,6 +88,12 @@ def _of_leaves(plan: Plan, call: ast.Call, stmt: ast.Expr, block: Sequence[ast.s
         raise NotPlain("no optimizer.step() follows in the same block")
     _plain_arguments(plan, region.stmts, found, stmt)
     clips = [c for s in block[block.index(stmt) + 1 :] if (c := read_clip(unit, s, source)) is not None]
+    later = [
+        n
+        for n in ast.walk(function)
+        if is_backward(n) and unit.tree.start(n) > unit.tree.end(stmt) and depends(plan, function, n.func.value, source)  # type: ignore[attr-defined]
+    ]
+    check_held(unit, found.reads, [*later, *(s for s in found.gone if zeroes(s)), *(c.stmt for c in clips)])
     each = {leaf: fresh(plan, stmt, (f"{leaf}_grad", f"grad_of_{leaf}")) for leaf in found.names}
     grads = ", ".join(each.values()) if len(each) == 1 else f"({', '.join(each.values())})"
     units = {source.units[0]: grads}
@@ -204,6 +211,9 @@ def _of_model(plan: Plan, call: ast.Call, stmt: ast.Expr, block: Sequence[ast.st
         if not separate(unit, stmt, model, other, [model]):
             raise NotPlain(f"several modules take part: {other} may be a part of {model}")
     clips = [c for s in block[block.index(stmt) + 1 :] if (c := read_clip(unit, s, source)) is not None]
+    changes = [s for s in ast.walk(function) if isinstance(s, ast.stmt) and clears(s) is not None and zeroes(s)]
+    changes += [*changing(reads), *(c.stmt for c in clips), *(z for z in zeros if keeps_tensors(z))]
+    check_held(unit, [r.node for r in reads], changes)
     grads = fresh(plan, stmt, ("grads", "gradients", "grads_of_batch"))
     units = {model: grads}
     one = Pass((stmt,), (call.func.value,), source, region, {model: "first"})

@@ -60,6 +60,18 @@ def clears(stmt: ast.stmt) -> ast.expr | None:
     return owner.value if found and isinstance(owner, ast.Attribute) else None
 
 
+def zeroes(stmt: ast.stmt) -> bool:
+    """Whether a statement sets a gradient to zero in place, not to None."""
+    return any(isinstance(n, ast.Attribute) and n.attr == "zero_" for n in ast.walk(stmt))
+
+
+def keeps_tensors(stmt: ast.stmt) -> bool:
+    """Whether `zero_grad(set_to_none=…)` sets to zero in place."""
+    given = [k.value for n in ast.walk(stmt) if isinstance(n, ast.Call) for k in n.keywords if k.arg == "set_to_none"]
+    given += [a for n in ast.walk(stmt) if isinstance(n, ast.Call) for a in n.args]
+    return any(not (isinstance(v, ast.Constant) and v.value is True) for v in given)
+
+
 def backward_before(unit: Unit, node: ast.AST) -> ast.stmt | None:
     """The last backward statement above `node` in its block, or else in a block around it."""
     parents = unit.tree.parents

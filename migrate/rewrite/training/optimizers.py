@@ -17,7 +17,7 @@ from .transforms import Transform, read_transform
 
 Key = tuple[ast.AST, str]
 NOTHING = Source()
-_SHARING = frozenset(
+SHARING = frozenset(
     [
         "detach",
         "data",
@@ -318,7 +318,7 @@ def _kept(unit: Unit, use: ast.expr) -> bool:
     node: ast.AST = use
     up = unit.tree.parents[node]
     while isinstance(up, (ast.Attribute, ast.Subscript)) or (isinstance(up, ast.Call) and up.func is node):
-        if isinstance(up, ast.Attribute) and up.attr not in _SHARING:
+        if isinstance(up, ast.Attribute) and up.attr not in SHARING:
             return False
         node, up = up, unit.tree.parents[up]
     if isinstance(up, ast.Call):

@@ -10,11 +10,13 @@ from collections.abc import Mapping, Sequence
 
 from ..plan import Plan
 from .between import Between
-from .clips import Clip, read_clip
+from .clips import Clip, clip_call, read_clip
 from .events import CLEAN, FULL, Events, Node
 from .events import Unit as Gradient
 from .flow import block_of
+from .held import check_held
 from .helpers import handed_on, read_zeros, stranger_in
+from .marking import keeps_tensors
 from .optimizers import Optimizers
 from .questions import check_question, forward_block, question
 from .roles import NotPlain, function_of, is_optimizer, method_call, modules_called
@@ -23,7 +25,7 @@ from .separate import separate
 from .slices import Place, depends, find_region
 from .sources import Source
 from .steps import Pass, Routine, Update, Zeros, backward_arguments, backward_calls, method_owner
-from .walks import GradUse, check_uses, grad_uses, place_of
+from .walks import GradUse, changing, check_uses, grad_uses, place_of
 
 States = Mapping[str, Mapping[Node, frozenset[str]]]
 
@@ -332,7 +334,17 @@ class Reader:
             if not any(self._follows(use, node, order) for node in mine):
                 raise NotPlain(f"`{ast.unparse(use.node)}` is read or written where its gradient has no name")
         check_uses(self.plan, found)
+        changes: list[ast.AST] = [*changing(found), *(s for s in self.cleared if keeps_tensors(s))]
+        changes += [c for n in ast.walk(self.function) if isinstance(n, ast.stmt) and (c := clip_call(self.unit, n))]
+        accumulate = [
+            b.call for b in mine for t in order if b in self.gradients[t].adds and self._adds(b, t) != {CLEAN}
+        ]
+        check_held(self.unit, [u.node for u in found], [*changes, *accumulate])
         return found
+
+    def _adds(self, node: Node, text: str) -> frozenset[str]:
+        """What the gradient of an optimizer may be before a backward pass."""
+        return self.gradients[text].states(self.events, CLEAN)[node]
 
     def _follows(self, use: GradUse, node: Node, order: Sequence[str]) -> bool:
         """Whether the gradient that a backward pass adds has a name where `use` stands."""

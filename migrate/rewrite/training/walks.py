@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ...read.unit import Unit
 from ..plan import Plan, Whole
 from .flow import uses
-from .marking import backward_before, clears, gradient_nodes
+from .marking import backward_before, clears, gradient_nodes, zeroes
 from .roles import NotPlain, is_model
 from .sweeps import written
 
@@ -125,6 +125,12 @@ def check_uses(plan: Plan, uses: Sequence[GradUse]) -> None:
     """Raise NotPlain when a walk does more with gradients than is understood."""
     for group in _by_walk(uses):
         _check(plan, group)
+
+
+def changing(reads: Sequence[GradUse]) -> list[ast.stmt]:
+    """The statements of walks that change gradients in place."""
+    walks = [g[0].walk for g in _by_walk(reads) if g[0].walk is not None]
+    return [s for w in walks for s in _statements(w) if _changed(w, s) or (clears(s) is not None and zeroes(s))]
 
 
 def _by_walk(uses: Sequence[GradUse]) -> list[list[GradUse]]:
