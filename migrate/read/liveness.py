@@ -70,9 +70,11 @@ class Liveness:
         head = reads(stmt.test if isinstance(stmt, ast.While) else stmt.iter)
         ended = self._block(stmt.orelse, after, exits)
         live = head | ended
+        target = ast.Pass() if isinstance(stmt, ast.While) else stmt.target
+        bound = {n.id for n in ast.walk(target) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
         while True:
             inside = _Exits(after, live, exits.on_return, exits.on_raise)
-            grown = live | self._block(stmt.body, live, inside)
+            grown = live | (self._block(stmt.body, live, inside) - bound)  # each turn binds the target first
             if grown == live:
                 return live
             live = grown

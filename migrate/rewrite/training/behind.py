@@ -13,9 +13,9 @@ from ...read.unit import Unit
 from ..layercalls import add_argument
 from ..plan import Plan, Whole
 from ..signature_edit import add_keyword_parameter
-from .callees import called, is_backward
+from .callees import called, is_backward, own_nodes
 from .flow import mark_behind, uses
-from .helpers import acts, own_nodes
+from .helpers import acts
 from .optimizers import Optimizers
 from .sources import Source
 from .steps import backward_calls

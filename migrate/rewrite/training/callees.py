@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from ...read.facts import ClassFacts, FunctionFacts
 from ...read.unit import Unit
@@ -41,3 +42,13 @@ def _method(unit: Unit, func: ast.Attribute) -> FunctionFacts | None:
 def is_backward(node: ast.AST) -> bool:
     """A call of a method named `backward`."""
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "backward"
+
+
+def own_nodes(function: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of a function or module, without those of functions and classes in it."""
+    todo = list(ast.iter_child_nodes(function))
+    while todo:
+        node = todo.pop()
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+            yield node
+            todo += ast.iter_child_nodes(node)

@@ -6,8 +6,8 @@ import ast
 
 from ...read.unit import Unit
 from .callees import Function, called
+from .cuts import cuts
 from .flow import mark_cut
-from .slices import cuts
 
 
 def mark_cuts(unit: Unit) -> None:

@@ -7,13 +7,13 @@ A helper that only sets gradients to zero counts as that, where it is called. On
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ...read.facts import ClassFacts
 from ...read.unit import Unit
 from ..plan import Plan
-from .callees import Function, called, is_backward
+from .callees import Function, called, is_backward, own_nodes
 from .steps import Routine, Zeros, backward_calls
 
 
@@ -221,16 +221,6 @@ def handed_on(unit: Unit, function: ast.AST, texts: Collection[str]) -> bool:
             if not own and not dotted.startswith(("torch.", "builtins.")):
                 return True
     return False
-
-
-def own_nodes(function: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of a function or module, without those of functions and classes in it."""
-    todo = list(ast.iter_child_nodes(function))
-    while todo:
-        node = todo.pop()
-        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
-            yield node
-            todo += ast.iter_child_nodes(node)
 
 
 def plan_helpers(plan: Plan, routines: Sequence[Routine]) -> None:

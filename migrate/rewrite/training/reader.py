@@ -25,6 +25,7 @@ from .separate import separate
 from .slices import Place, depends, find_region
 from .sources import Source
 from .steps import Pass, Routine, Update, Zeros, backward_arguments, backward_calls, method_owner
+from .stored import check_stored
 from .walks import GradUse, changing, check_uses, grad_uses, place_of
 
 States = Mapping[str, Mapping[Node, frozenset[str]]]
@@ -127,6 +128,7 @@ class Reader:
         parts = [self.losses[b] for b in self.losses if probe.live(b)]
         found = modules_called(self.plan, self.function, parts)
         if not found:
+            check_stored(self.plan, self.function, parts)
             raise NotPlain("nothing shows which model the loss depends on: annotate it (model: nn.Module)")
         if len(found) > 1:
             zeroed = {o for n in self.events.of("zero") for o in n.owners}

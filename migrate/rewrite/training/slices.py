@@ -9,11 +9,13 @@ from dataclasses import dataclass
 
 from ...read.liveness import Liveness
 from ..plan import Plan
-from .flow import block_of, certain, entry_reads, is_cut, uses
+from .cuts import cuts
+from .flow import block_of, certain, entry_reads, uses
 from .late import late
 from .movable import check_movable, check_whole
 from .roles import NotPlain
 from .sources import Source
+from .stored import check_stored
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,7 @@ def find_region(plan: Plan, place: Place, losses: Sequence[ast.expr], source: So
     tainted, stmts_tainted = _taint(before, source, set(names))
     if not (source.read_by(loss) or uses(loss).reads & tainted):
         raise NotPlain(f"the loss does not depend on {source.named} by anything in the same block")
+    check_stored(plan, place.function, losses)
     in_slice, feeding = _slice(before, loss)
     first = next((i for i, s in enumerate(before) if s in in_slice and s in stmts_tainted), None)
     whole = len(losses) == 1 and not isinstance(loss, ast.Name)
@@ -79,7 +82,7 @@ def find_region(plan: Plan, place: Place, losses: Sequence[ast.expr], source: So
         stmts: list[ast.stmt] = []
     else:
         last = len(before) - 1 if whole else max(i for i, s in enumerate(before) if s in in_slice)
-        stmts = before[first : last + 1]
+        stmts = before[_opening(before, first, last) : last + 1]
     check_whole([s for s in before if s in in_slice], loss, source)
     after_all = late(plan, stmts, in_slice)
     stmts = [s for s in stmts if s not in after_all]
@@ -93,6 +96,34 @@ def find_region(plan: Plan, place: Place, losses: Sequence[ast.expr], source: So
         raise NotPlain(f"`{next(iter(names & set(carried)))}` changes between forward and backward")
     used = tuple(s for s in splits if any(s.name in uses(p).reads for p in [*stmts, loss]))
     return Region(tuple(spanned), whole, aux, carried, frozenset(feeding), used, others, after_all)
+
+
+def _opening(before: Sequence[ast.stmt], first: int, last: int) -> int:
+    """The index of the first statement of the forward pass: a list that it fills, and a sum that it adds to, begin in
+    it too."""
+    while True:
+        stmts = before[first : last + 1]
+        found = uses(stmts)
+        grown = (found.changes - found.writes) | (entry_reads(stmts) & found.writes)
+        makers = [i for i in range(first) if uses(before[i]).writes & grown]
+        if not makers or not _begins(before[makers[-1]]):
+            return first
+        first = makers[-1]
+
+
+def _begins(stmt: ast.stmt) -> bool:
+    """`losses = []`, `total = 0`."""
+    value = stmt.value if isinstance(stmt, ast.Assign) and len(stmt.targets) == 1 else None
+    if not isinstance(stmt, ast.Assign) or not isinstance(stmt.targets[0], ast.Name):
+        return False
+    if isinstance(value, ast.Call):
+        named = isinstance(value.func, ast.Name) and value.func.id in ("list", "dict", "defaultdict")
+        return named and not value.args and not value.keywords
+    if isinstance(value, (ast.List, ast.Tuple)):
+        return not value.elts
+    if isinstance(value, ast.Dict):
+        return not value.keys
+    return isinstance(value, ast.Constant) and isinstance(value.value, (int, float))
 
 
 def _taint(before: Sequence[ast.stmt], source: Source, tainted: set[str]) -> tuple[set[str], set[ast.stmt]]:
@@ -118,15 +149,6 @@ def _detached(stmt: ast.stmt) -> bool:
     if isinstance(value, ast.Call) and value.args and isinstance(value.args[0], (ast.GeneratorExp, ast.ListComp)):
         return cuts(value.args[0].elt)
     return isinstance(value, (ast.ListComp, ast.GeneratorExp)) and cuts(value.elt)
-
-
-def cuts(value: ast.expr) -> bool:
-    """Whether an expression's value has no graph."""
-    if is_cut(value):
-        return True
-    if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
-        return value.func.attr in ("detach", "item", "tolist", "size")
-    return isinstance(value, ast.Attribute) and value.attr in ("data", "shape", "device", "dtype")
 
 
 def joined(node: ast.AST) -> list[ast.AST]:
