@@ -159,7 +159,7 @@ class Model:
 
 
 @pytest.mark.parametrize(
-    ("source", "line"), [(EPISODE, "select_action computed with the model (line 24)"), (STORED, "(line 12)")]
+    ("source", "line"), [(EPISODE, "select_action computed with the model (line 23)"), (STORED, "(line 12)")]
 )
 def test_what_another_function_has_computed_is_left_and_its_line_named(source: str, line: str) -> None:
     converted = convert(source)
