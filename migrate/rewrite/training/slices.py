@@ -245,8 +245,8 @@ def _above(plan: Plan, place: Place) -> list[ast.stmt]:
 def _needed(before: Sequence[ast.stmt], loss: ast.expr) -> set[str]:
     """Names that the slice of the loss reads from before."""
     chosen, _ = _slice(before, loss)
-    kept = [_Joined().visit(copy.deepcopy(s)) for s in (*(s for s in before if s in chosen), ast.Expr(loss))]
-    return entry_reads(kept)
+    kept: list[ast.stmt] = [*(s for s in before if s in chosen), ast.Expr(loss)]
+    return entry_reads(_Joined().visit(copy.deepcopy(s)) for s in kept)
 
 
 class _Joined(ast.NodeTransformer):
