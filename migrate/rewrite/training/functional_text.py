@@ -167,7 +167,8 @@ def _write_gradient(line: Line, ready: Ready) -> None:
     plan, call = line.plan, ready.call
     kept = {n for part in (call.output, call.weights) if part is not None for n in ast.walk(part)}
     plan.taken |= {n for n in ast.walk(call.node) if n not in kept}
-    stop = call.cut and (any(True for _ in backward_calls(plan.unit)) or any(not c.cut for c in line.calls))
+    alone = plan.unit.tree.function(call.call) is None and not any(True for _ in backward_calls(plan.unit))
+    stop = call.cut and not (alone and all(c.cut for c in line.calls))  # what calls the function may differentiate it
     plan.whole[call.node] = Whole(lambda w: _stopped(_gradient(line, ready, w), stop), 15, tuple(kept))
     names = ", ".join(n.id for n in call.inputs)
     space = "nnx" if ready.modules else "jax"

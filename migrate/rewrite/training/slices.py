@@ -6,6 +6,7 @@ import ast
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ...read.liveness import Liveness
 from ..plan import Plan
@@ -252,7 +253,7 @@ def _needed(before: Sequence[ast.stmt], loss: ast.expr) -> set[str]:
 class _Joined(ast.NodeTransformer):
     """Code without the values that are cut off from the graph."""
 
-    def visit(self, node: ast.AST) -> ast.AST:
+    def visit(self, node: ast.AST) -> Any:
         return ast.Constant(None) if isinstance(node, ast.expr) and cuts(node) else self.generic_visit(node)
 
 
