@@ -51,7 +51,7 @@ def work(job: Path) -> None:
     if item.mode == "precise":
         _correct_bias()
     try:
-        how = _train(item, job.parent, options.steps, done)
+        how = _train(item, job.parent, options.steps, done, losses)
     except BaseException as error:
         recorder.failed("train", explain(error, item.file.parent))
     else:
@@ -62,13 +62,13 @@ def work(job: Path) -> None:
     recorder.end()
 
 
-def _train(item: ScriptItem, scratch: Path, steps: int, done: list[int]) -> str:
+def _train(item: ScriptItem, scratch: Path, steps: int, done: list[int], losses: list[float]) -> str:
     """How the script ended: "stopped" at the first line of it that runs after enough steps, or "finished"."""
 
     def watch(frame: FrameType, event: str, _: Any) -> Any:
         if frame.f_code.co_filename != str(item.file):
             return None
-        if event == "line" and done[0] >= steps:
+        if event == "line" and (done[0] >= steps or (not done[0] and len(losses) >= steps)):
             raise Stop
         return watch
 

@@ -72,12 +72,15 @@ class Losses:
         self._line = -1
 
     def watch(self, enough: int) -> None:
-        """Note each backward pass and each step from now on; step number `enough` raises Stop."""
+        """Note each backward pass and each step from now on; step number `enough` raises Stop, and so does the backward
+        pass behind it in a script that never steps an optimizer."""
         tensors: Any = torch.Tensor
         backward = tensors.backward
 
         @functools.wraps(backward)
         def noted(tensor: torch.Tensor, *args: Any, **options: Any) -> Any:
+            if not self.steps and len(self.values) >= enough:  # no optimizer: it changes its weights by hand
+                raise Stop
             self._note(float(tensor.detach().sum()), sys._getframe(1).f_lineno)
             return backward(tensor, *args, **options)
 
