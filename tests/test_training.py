@@ -310,7 +310,7 @@ BLOCK = "\n            "
 REFUSED = {
     "no zero_grad": [LOSS, BACK, STEP],
     "has effects": [ZERO, "out = model(x)", "show(out.shape)", "loss = criterion(out, y)", BACK, STEP],
-    "changes an object": [ZERO, "out = model(x)", "out_list[0] = out", "loss = criterion(out, y)", BACK, STEP],
+    "changes an object": [ZERO, "out = model(x)", "kept[0] = out", "loss = criterion(kept[0], y)", BACK, STEP],
     "may touch the gradients": [ZERO, LOSS, BACK, "show(model)", STEP],
     "`p.grad`": ["print([p.grad for p in model.parameters()])", ZERO, LOSS, BACK, STEP],
     "closure": [ZERO, LOSS, BACK, "opt.step(lambda: loss)"],
