@@ -228,8 +228,18 @@ def train(critic, real: torch.Tensor, fake: torch.Tensor, alpha: torch.Tensor):
 """
 BATCH_NORM = CRITIC.replace("nn.LeakyReLU(0.2)", "nn.BatchNorm1d(8), nn.LeakyReLU(0.2)")
 
+TWO_HEADS = (
+    CRITIC.replace("return self.net(x)", "return self.net(x), x.mean()")
+    .replace("d_interpolates = critic", "d_interpolates, _ = critic")
+    .replace("torch.ones(real.shape[0], 1, requires_grad=False)", "torch.Tensor(np.ones(d_interpolates.shape))")
+    .replace("critic(real).mean() + critic(fake).mean()", "critic(real)[0].mean() + critic(fake)[0].mean()")
+    .replace("import torch\n", "import numpy as np\nimport torch\n", 1)
+)
 
-@pytest.mark.parametrize("source", [CRITIC, BATCH_NORM], ids=["plain", "running averages move once"])
+
+@pytest.mark.parametrize(
+    "source", [CRITIC, BATCH_NORM, TWO_HEADS], ids=["plain", "running averages move once", "two heads"]
+)
 def test_a_gradient_penalty_trains_as_in_torch(source: str, tmp_path: Path) -> None:
     converted = convert(source)
     assert converted.left == []

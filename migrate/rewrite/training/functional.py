@@ -8,12 +8,12 @@ inputs are made. Inputs of all calls in the same line are arguments of each func
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..plan import Plan
 from .flow import block_of, certain, entry_reads, uses
-from .gradcalls import GradCall
+from .gradcalls import GradCall, bound_once, is_ones
 from .marking import marks
 from .roles import NotPlain, function_of
 from .steady import drifting
@@ -27,7 +27,7 @@ class Made:
     """A value as a function: `name = …` of the line, the statements that make it, its arguments.
 
     `folds`: the statements serve nothing else and go into the function. `kept`: the value itself is read too. `text` is
-    the function's spelling where it is called; `users` are the calls that need it.
+    the function's spelling where it is called; `users` are the calls that need it, `modules` its further arguments.
     """
 
     name: str
@@ -38,6 +38,7 @@ class Made:
     kept: bool = True
     spelled: str = ""
     users: list[GradCall] = field(default_factory=list)
+    modules: tuple[str, ...] = ()
 
     @property
     def last(self) -> ast.Assign | ast.AugAssign:
@@ -71,6 +72,7 @@ class Line:
         self.inputs = self._inputs()
         self.nodes = {n for c in calls for n in ast.walk(c.node)}
         self.made: dict[tuple[str, ast.stmt], Made] = {}
+        self.ones = list(dict.fromkeys(self._ones()))
         self.ready: list[Ready] = []
         for call in calls:
             self.ready.append(self._ready(call))
@@ -87,6 +89,18 @@ class Line:
             if name in names:
                 places[name] = min(places.get(name, 1 << 60), self.tree.start(node))
         return tuple(sorted(names, key=lambda n: places[n]))
+
+    def _ones(self) -> Iterator[ast.Assign]:
+        """The statements that make nothing but the ones of grad_outputs."""
+        inside = {n for c in self.calls if c.ones for n in ast.walk(c.call)}
+        for node in [n for n in inside if isinstance(n, ast.Name)]:
+            value = bound_once(self.unit, node)
+            stmt, scope = self.tree.statement(value), self.unit.scope(node)
+            if value is node or not isinstance(stmt, ast.Assign) or not is_ones(self.unit, value):
+                continue
+            reads = [n for n in self.tree.all(ast.Name) if n.id == node.id and isinstance(n.ctx, ast.Load)]
+            if all(n in inside for n in reads if self.unit.scope(n).lookup(n.id) is scope):
+                yield stmt
 
     def path(self, call: GradCall) -> list[ast.stmt]:
         """The statements that have run before the call's, in its block and those around it, from the innermost loop or
@@ -251,16 +265,20 @@ class Line:
             single = isinstance(last, ast.AugAssign) or isinstance(last.targets[0], ast.Name)
             shared = any(s in m.stmts for m in self.made.values() if m is not made for s in made.stmts)
             alone = all((self.plan.alone(s) and self.plan.alone_to_end(s)) or s is last for s in made.stmts)
-            made.folds = not within & others and single and not shared and alone and not self._global(within)
             made.kept = made.name in others or self._global({made.name})
+            single = single or not made.kept
+            made.folds = not within & others and single and not shared and alone and not self._global(within)
         for ready in self.ready:
             if ready.modules and any(m.kept or not m.folds for m in ready.made.values()):
                 raise NotPlain(f"nothing shows what class `{ready.modules[0]}` is of: annotate it")
+            for made in ready.made.values():
+                made.modules = ready.modules
 
     def _weights(self) -> set[ast.AST]:
         """What stands in calls and is not written: their grad_outputs that are ones."""
         kept = {n for c in self.calls for part in (c.output, c.weights) if part is not None for n in ast.walk(part)}
-        return {n for c in self.calls for n in ast.walk(c.call) if n not in kept}
+        dropped = {n for s in self.ones for n in ast.walk(s)}
+        return {n for c in self.calls for n in ast.walk(c.call) if n not in kept} | dropped
 
     def _global(self, names: set[str]) -> bool:
         """Whether other functions may read names of this body."""

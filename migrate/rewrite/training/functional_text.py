@@ -10,7 +10,7 @@ from ..plan import Plan, Whole
 from ..writer import Writer
 from .flow import block_of
 from .functional import Line, Made, Ready
-from .gradcalls import GRAD, GradCall, bound_once, is_ones, is_scalar
+from .gradcalls import GRAD, GradCall, is_scalar
 from .loops import fresh, indent_unit
 from .marking import is_mark, marks, marks_true
 from .steps import backward_calls
@@ -75,7 +75,7 @@ def _substitute(plan: Plan, node: ast.Name, made: Made, inline: bool) -> None:
 
 
 def _called(made: Made) -> str:
-    return f"{made.spelled}({', '.join(made.params)})"
+    return f"{made.spelled}({', '.join((*made.params, *made.modules))})"
 
 
 def _remove(plan: Plan, stmt: ast.stmt) -> None:
@@ -119,7 +119,7 @@ def _function(plan: Plan, made: Made, writer: Writer, more: Sequence[str], follo
     else:
         body = [*(_statement(s, writer) for s in made.stmts), f"return {made.name}"]
     inner = indented("".join(f"{indent}{b}{newline}" for b in body), unit).rstrip()
-    text = f"def {made.spelled}({', '.join(made.params)}):{newline}{inner}"
+    text = f"def {_called(made)}:{newline}{inner}"
     gap = newline * 2 + indent
     if more:
         return text + gap + (newline + indent).join(more)
@@ -203,7 +203,7 @@ def _gradient(line: Line, ready: Ready, writer: Writer) -> str:
 def _whole(call: GradCall, made: Mapping[ast.Name, Made], given: str) -> str:
     """The function itself, where the output is nothing else and takes only what is differentiated."""
     one = made.get(call.output) if isinstance(call.output, ast.Name) else None
-    return one.spelled if one is not None and ", ".join(one.params) == given else ""
+    return one.spelled if one is not None and ", ".join((*one.params, *one.modules)) == given else ""
 
 
 def _summed(line: Line, ready: Ready, writer: Writer) -> str:
@@ -252,18 +252,8 @@ def unmark(plan: Plan, body: ast.AST, names: Collection[str]) -> None:
 
 def _drop_ones(line: Line) -> None:
     """`ones = torch.ones(…)` that serves as grad_outputs only goes."""
-    plan, tree = line.plan, line.tree
-    for call in line.calls:
-        for node in ast.walk(call.call):
-            if not isinstance(node, ast.Name) or not call.ones or any(node in ast.walk(i) for i in call.inputs):
-                continue
-            value = bound_once(line.unit, node)
-            if value is node or not is_ones(line.unit, value):
-                continue
-            stmt, scope = tree.statement(value), line.unit.scope(node)
-            reads = [n for n in tree.all(ast.Name) if n.id == node.id and isinstance(n.ctx, ast.Load)]
-            reads = [n for n in reads if line.unit.scope(n).lookup(n.id) is scope]
-            if stmt not in plan.lines and all(any(n in ast.walk(c.call) for c in line.calls) for n in reads):
-                plan.taken |= set(ast.walk(stmt))
-                plan.lines[stmt] = lambda _: []
-                plan.found("JM002", value, "torch.ones", "the sum of the output has its gradient with this weight")
+    for stmt in line.ones:
+        line.plan.taken |= set(ast.walk(stmt))
+        line.plan.lines[stmt] = lambda _: []
+        text = "the sum of the output has its gradient with this weight"
+        line.plan.found("JM002", stmt.value, "torch.ones", text)

@@ -15,7 +15,8 @@ _ORDER = (
     "outputs", "inputs", "grad_outputs", "retain_graph", "create_graph", "only_inputs", "allow_unused",
     "is_grads_batched", "materialize_grads",
 )  # fmt: skip
-_ONES = ("torch.ones", "torch.ones_like")
+_ONES = ("torch.ones", "torch.ones_like", "numpy.ones", "numpy.ones_like")
+_WRAPPING = ("torch.autograd.Variable", "torch.from_numpy", "torch.as_tensor", "torch.tensor")
 _PLACED = frozenset(("to", "cuda", "cpu", "float", "double", "type_as", "type", "requires_grad_", "detach", "view"))
 _LOSSES = frozenset(
     """
@@ -126,9 +127,17 @@ def _used(unit: Unit, call: ast.Call, inputs: ast.expr) -> tuple[ast.expr, bool]
 
 def is_ones(unit: Unit, node: ast.expr) -> bool:
     """`torch.ones_like(y)`, `torch.ones(…).to(device)`: of whatever size, as it must be that of the output."""
-    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _PLACED:
-        node = node.func.value
-    return isinstance(node, ast.Call) and unit.resolve(node.func) in _ONES
+    while isinstance(node, ast.Call):
+        dotted = unit.resolve(node.func)
+        if dotted in _ONES:
+            return True
+        if isinstance(node.func, ast.Attribute) and node.func.attr in _PLACED and dotted is None:
+            node = node.func.value
+        elif node.args and (dotted in _WRAPPING or (len(node.args) == 1 and unit.kind(node).is_tensor)):
+            node = node.args[0]  # Variable(x), Tensor(x)
+        else:
+            return False
+    return False
 
 
 def bound_once(unit: Unit, node: ast.expr) -> ast.expr:
@@ -141,7 +150,10 @@ def bound_once(unit: Unit, node: ast.expr) -> ast.expr:
     if not isinstance(stmt, ast.Assign) or stmt.targets != [bindings[0].node] or scope is not unit.scope(node):
         return node
     changed = any(
-        isinstance(n, (ast.Attribute, ast.Subscript)) and isinstance(n.value, ast.Name) and n.value.id == node.id
+        isinstance(n, (ast.Attribute, ast.Subscript))
+        and isinstance(n.value, ast.Name)
+        and n.value.id == node.id
+        and unit.scope(n.value).lookup(node.id) is scope
         for n in unit.tree.parents
     )
     return node if changed else stmt.value

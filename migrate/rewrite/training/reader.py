@@ -148,10 +148,19 @@ class Reader:
         its modules."""
         if text in node.owners:
             return True
-        together = {*node.owners, *(o for n in self.events.run(node, "zero") for o in n.owners)}
-        mine = [m for m in source.models if m in node.owners or any(m.startswith(f"{o}.") for o in node.owners)]
+        owners = {m for o in node.owners for m in self._modules_of(node, o)}
+        together = owners | {m for n in self.events.run(node, "zero") for o in n.owners for m in self._modules_of(n, o)}
+        mine = [m for m in source.models if m in owners or any(m.startswith(f"{o}.") for o in owners)]
         covered = all(m in together or any(m.startswith(f"{o}.") for o in together) for m in source.models)
         return bool(mine) and covered
+
+    def _modules_of(self, node: Node, owner: str) -> tuple[str, ...]:
+        """The modules whose gradients a zero_grad of `owner` sets to zero: itself, or those of an optimizer."""
+        assert node.stmt is not None
+        calls = [n.func.value for n in self.cleared[node.stmt].calls if isinstance(n.func, ast.Attribute)]
+        found = next((n for n in calls if ast.unparse(n) == owner), None)
+        made = self.optimizers.of(found) if found is not None and is_optimizer(self.unit, found) else None
+        return (owner, *made.source.models) if made is not None and not made.problem else (owner,)
 
     def _live(self, node: Node) -> list[str]:
         """The optimizers that use what a backward call adds."""
@@ -225,6 +234,8 @@ class Reader:
         for node in self.events.of("zero"):
             if any(node in self.gradients[t].zeros for t in order):
                 continue
+            if not any(self.gradients[t].live(node) for t in order):
+                continue  # all of these gradients are set to zero before they are used
             for owner in node.owners:
                 if not self._apart(node, owner, units, trained):
                     raise NotPlain(f"`{owner}.zero_grad()` may be of these gradients or of a part of them")

@@ -21,7 +21,7 @@ def separate(unit: Unit, node: ast.AST, one: str, other: str, trained: Collectio
     first, second = _makers(unit, node, one), _makers(unit, node, other)
     if first is None or second is None:
         return _separate_arguments(unit, node, one, other)
-    return _independent(unit, first, other) and _independent(unit, second, one)
+    return _independent(unit, first, one, other) and _independent(unit, second, other, one)
 
 
 def _makers(unit: Unit, node: ast.AST, text: str) -> list[ast.expr] | None:
@@ -59,12 +59,14 @@ def _given(target: ast.expr, value: ast.expr, text: str) -> list[ast.expr]:
     return []
 
 
-def _independent(unit: Unit, values: list[ast.expr], other: str) -> bool:
-    """Whether all values are new modules that do not contain `other`."""
+def _independent(unit: Unit, values: list[ast.expr], own: str, other: str) -> bool:
+    """Whether all values of `own` are new modules that do not contain `other`, or itself in another place."""
     for value in values:
-        built = value
+        built: ast.expr = value
         while isinstance(built, ast.Call) and isinstance(built.func, ast.Attribute) and _placed(built.func.attr):
             built = built.func.value
+        if built is not value and ast.unparse(built) == own and len(values) > 1:
+            continue  # `net = net.cuda()`
         if not isinstance(built, ast.Call):
             return False
         if unit.resolve(built.func) in _COPIES:
@@ -103,4 +105,4 @@ def _different(unit: Unit, call: ast.Call, one: int, other: int) -> bool:
     makers = _makers(unit, first, first.id), _makers(unit, second, second.id)
     if makers[0] is None or makers[1] is None:
         return False
-    return _independent(unit, makers[0], second.id) and _independent(unit, makers[1], first.id)
+    return _independent(unit, makers[0], first.id, second.id) and _independent(unit, makers[1], second.id, first.id)

@@ -72,7 +72,7 @@ def find_region(plan: Plan, place: Place, losses: Sequence[ast.expr], source: So
     before = [s for s in block[place.start : place.end] if s not in place.zero]
     splits = _splits(plan, place, before, loss, source)
     names = {s.name for s in splits}
-    tainted, stmts_tainted = _taint(before, source, set(names))
+    tainted, stmts_tainted = _taint(plan, before, source, set(names))
     if not (source.read_by(loss) or uses(loss).reads & tainted):
         raise NotPlain(f"the loss does not depend on {source.named} by anything in the same block")
     check_stored(plan, place.function, losses)
@@ -127,17 +127,37 @@ def _begins(stmt: ast.stmt) -> bool:
     return isinstance(value, ast.Constant) and isinstance(value.value, (int, float))
 
 
-def _taint(before: Sequence[ast.stmt], source: Source, tainted: set[str]) -> tuple[set[str], set[ast.stmt]]:
+def _taint(plan: Plan, before: Sequence[ast.stmt], source: Source, tainted: set[str]) -> tuple[set[str], set[ast.stmt]]:
     """Names that carry a gradient at the end of `before`, and the statements that made them."""
     stmts: set[ast.stmt] = set()
     for stmt in before:
         found = uses(stmt)
-        if (source.read_by(stmt) or found.reads & tainted) and not _detached(stmt):
+        if (_graph(plan, source, stmt) or found.reads & (tainted - {*source.models})) and not _detached(stmt):
             tainted |= found.writes | found.changes
             stmts.add(stmt)
         else:
             tainted -= certain(stmt)
     return tainted, stmts
+
+
+def _graph(plan: Plan, source: Source, stmt: ast.stmt) -> bool:
+    """Whether a statement reads a module or tensor of the source otherwise than by an attribute that is no tensor
+    (`net.output_shape`)."""
+    if any(source.read_behind(n) for n in ast.walk(stmt)):
+        return True
+    unit = plan.unit
+    for place in source.places(stmt):
+        calls = [n for n in unit.tree.ancestors(place) if isinstance(n, ast.Call) and unit.tree.statement(n) is stmt]
+        if any((unit.resolve(n.func) or "").startswith("numpy.") for n in calls):
+            continue  # what NumPy computes has no graph
+        up = plan.unit.tree.parents.get(place)
+        kind = plan.unit.kind(up) if isinstance(up, ast.Attribute) else None
+        called = isinstance(plan.unit.tree.parents.get(up), ast.Call) if up is not None else False  # type: ignore[arg-type]
+        if kind is None or called or kind.tag not in ("int", "float", "bool", "str", "tuple", "list", "shape", "dtype"):
+            return True
+        if any(k.tag not in ("int", "float", "bool", "str") for k in kind.items):
+            return True
+    return False
 
 
 def _detached(stmt: ast.stmt) -> bool:
@@ -219,7 +239,11 @@ def _splits(plan: Plan, place: Place, before: Sequence[ast.stmt], loss: ast.expr
         if tree.function(stmt) is not (function if not isinstance(function, ast.Module) else None):
             continue
         found = uses(stmt)
-        if (source.read_by(stmt) or found.reads & tainted) and not _detached(stmt) and not _under_no_grad(plan, stmt):
+        if (
+            (_graph(plan, source, stmt) or found.reads & (tainted - {*source.models}))
+            and not _detached(stmt)
+            and not _under_no_grad(plan, stmt)
+        ):
             tainted |= {n for n in found.writes if _may_carry(plan, stmt)}
         elif tree.parents[stmt] in chain:
             tainted -= certain(stmt)
