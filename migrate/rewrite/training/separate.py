@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from ...read.facts import FunctionFacts
 from ...read.unit import Unit
-from .flow import uses
+from .flow import root_name, uses
 from .roles import function_of
 
 _COPIES = ("copy.deepcopy",)
@@ -19,9 +19,25 @@ def separate(unit: Unit, node: ast.AST, one: str, other: str, trained: Collectio
     if one in trained and other in trained:
         return True
     first, second = _makers(unit, node, one), _makers(unit, node, other)
+    if first is not None and second is None and _given_before(unit, node, other):
+        return _independent(unit, first, one, other)
+    if second is not None and first is None and _given_before(unit, node, one):
+        return _independent(unit, second, other, one)
     if first is None or second is None:
         return _separate_arguments(unit, node, one, other)
     return _independent(unit, first, one, other) and _independent(unit, second, other, one)
+
+
+def _given_before(unit: Unit, node: ast.AST, name: str) -> bool:
+    """Whether a name is a parameter that the function neither binds again nor gives an attribute: what is made in the
+    function is no part of it."""
+    function = function_of(unit, node)
+    scope = unit.scopes.of.get(function)
+    bindings = scope.bindings.get(name, []) if scope is not None else []
+    if not name.isidentifier() or [b.kind for b in bindings] != ["param"]:
+        return False
+    stored = (n for n in ast.walk(function) if isinstance(n, (ast.Attribute, ast.Subscript)))
+    return not any(isinstance(n.ctx, ast.Store) and root_name(n) == name for n in stored)
 
 
 def _makers(unit: Unit, node: ast.AST, text: str) -> list[ast.expr] | None:

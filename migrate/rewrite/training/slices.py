@@ -152,7 +152,7 @@ def _graph(plan: Plan, source: Source, stmt: ast.stmt) -> bool:
             continue  # what NumPy computes has no graph
         up = plan.unit.tree.parents.get(place)
         kind = plan.unit.kind(up) if isinstance(up, ast.Attribute) else None
-        called = isinstance(plan.unit.tree.parents.get(up), ast.Call) if up is not None else False  # type: ignore[arg-type]
+        called = isinstance(plan.unit.tree.parents.get(up), ast.Call) if up is not None else False
         if kind is None or called or kind.tag not in ("int", "float", "bool", "str", "tuple", "list", "shape", "dtype"):
             return True
         if any(k.tag not in ("int", "float", "bool", "str") for k in kind.items):
