@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from ..imports import KNOWN
 from ..plan import Build, Plan, Point
 from ..writer import Writer
+from .callees import is_backward
 from .flow import entry_reads, uses
 from .jitnames import Segment, class_of, first_read, live_after
 from .loops import indent_unit
 from .roles import is_model, is_optimizer
-from .steps import Update, is_backward
+from .steps import Update
 from .text import dedented, indented
 
 Names = Mapping[ast.Expr, "tuple[str, str] | None"]

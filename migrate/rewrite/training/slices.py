@@ -70,12 +70,12 @@ def find_region(plan: Plan, place: Place, losses: Sequence[ast.expr], source: So
     block, backward = place.block, place.backward
     loss = losses[0] if len(losses) == 1 else ast.Tuple(list(losses), ast.Load())
     before = [s for s in block[place.start : place.end] if s not in place.zero]
+    check_stored(plan, place.function, losses)
     splits = _splits(plan, place, before, loss, source)
     names = {s.name for s in splits}
     tainted, stmts_tainted = _taint(plan, before, source, set(names))
     if not (source.read_by(loss) or uses(loss).reads & tainted):
         raise NotPlain(f"the loss does not depend on {source.named} by anything in the same block")
-    check_stored(plan, place.function, losses)
     in_slice, feeding = _slice(before, loss)
     first = next((i for i, s in enumerate(before) if s in in_slice and s in stmts_tainted), None)
     whole = len(losses) == 1 and not isinstance(loss, ast.Name)
@@ -154,6 +154,8 @@ def _graph(plan: Plan, source: Source, stmt: ast.stmt) -> bool:
         kind = plan.unit.kind(up) if isinstance(up, ast.Attribute) else None
         called = isinstance(plan.unit.tree.parents.get(up), ast.Call) if up is not None else False
         if kind is None or called or kind.tag not in ("int", "float", "bool", "str", "tuple", "list", "shape", "dtype"):
+            return True
+        if kind.tag in ("tuple", "list") and not kind.items:
             return True
         if any(k.tag not in ("int", "float", "bool", "str") for k in kind.items):
             return True
