@@ -99,6 +99,32 @@ REPORTED = {
             return y
         def main(): return run(f, 2.0)
     """,
+    "numbers by an exception of torch's functions": """
+        def f(x):
+            try:
+                return torch.sqrt(x)
+            except TypeError:
+                return -1.0
+        def main(): return run(f, 2.0)
+    """,
+    "numbers by an exception that a caller catches": """
+        def root(x): return x.sqrt()
+        def f(x):
+            try:
+                return root(x)
+            except AttributeError:
+                return -1.0
+        def main(): return run(f, 2.0)
+    """,
+    "numbers by an exception that a caller of an activation catches": """
+        def gate(x): return x.sigmoid()
+        def f(x):
+            try:
+                return gate(x=x)
+            except (ValueError, AttributeError):
+                return -1.0
+        def main(): return run(f, 2.0)
+    """,
     "tensors by hasattr": """
         def f(x: torch.Tensor):
             return x.sqrt() if hasattr(x, "sqrt") else -x

@@ -52,7 +52,13 @@ def taken(node: ast.Call, unit: Unit) -> str:
     if owned is None or name in owned or isinstance(unit.tree.parents.get(node), ast.Expr):
         return ""
     row = unit.book.find(f"torch.Tensor.{name}")
-    if row is None or not row.options or not _fits(node, row, unit) or is_caught(node, unit) or _unlike(node, unit):
+    if (
+        row is None
+        or not row.options
+        or not _fits(node, row, unit)
+        or is_caught(node, unit, general=True)
+        or _unlike(node, unit)
+    ):
         return ""
     what = _rejecting(row)
     if name in BY_ATTRIBUTE:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from .caught import is_caught
 from .shared_names import shown_beside, shown_by_index
 from .tensor_only import TENSOR_ATTRIBUTES, may_show_tensor, shows_tensor
 
@@ -232,7 +233,7 @@ class Usage:
         if not dotted.startswith("torch.") or not node.args:
             return
         row = self.unit.book.find(dotted)
-        if row is None or row.signature is None:
+        if row is None or row.signature is None or is_caught(node, self.unit):
             return
         for arg, param in zip(node.args, row.signature.params, strict=False):
             if param.name not in _TENSOR_PARAMETERS or param.kind != "normal":

@@ -14,6 +14,7 @@ def passes() -> Sequence[Callable[[Plan], None]]:
     from .control import plan_hazards, plan_lax, plan_nan_checks, plan_purity, plan_ranges
     from .devices import plan_devices
     from .dtypes import plan_dtypes
+    from .expected import plan_expected
     from .fstrings import plan_fstrings
     from .indexing import plan_indexing
     from .inplace import plan_inplace
@@ -40,6 +41,7 @@ def passes() -> Sequence[Callable[[Plan], None]]:
         plan_partials,
         plan_calls,
         plan_indexing,
+        plan_expected,
         plan_dtypes,
         plan_wide_results,
         plan_lax,
