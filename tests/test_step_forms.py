@@ -320,3 +320,23 @@ def test_accumulated_gradients(form: str, tmp_path: Path, compiled: list[str]) -
     assert compiled.count("jit(update_step)") == 1, converted.text
     (said,) = [f for f in converted.findings if f.name == "torch.optim.Optimizer.step"]
     assert said.code == "JM002" and "grad_step and update_step under nnx.jit" in said.message
+
+
+def test_what_is_bound_before_the_loop_is_no_argument() -> None:
+    source = HEAD + """
+if torch.cuda.is_available():
+    scale = 2.0
+else:
+    scale = 1.0
+model = Net()
+opt = optim.SGD(model.parameters(), lr=0.2)
+rest = 1.0
+for x, y in zip(torch.randn(3, 8, 3), torch.randint(0, 2, (3, 8))):
+    opt.zero_grad()
+    loss = F.cross_entropy(model(x), y) * scale * rest
+    loss.backward()
+    opt.step()
+    rest = rest * 0.5
+"""
+    text = convert(source).text
+    assert "def train_step(model, opt, x, y, rest):" in text and "cached_train_step(x, y, rest)" in text

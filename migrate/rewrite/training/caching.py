@@ -38,6 +38,7 @@ _OF_UNKNOWN = frozenset(
     step zero_grad get_last_lr cuda items keys values
     """.split()  # noqa: SIM905
 )
+_TORCHS = ("torch.nn.parallel.", "torch.utils.checkpoint.", "torch.nn.utils.clip_grad", "torch.nn.init.", "torch.save")
 _BUILTINS = frozenset(("setattr", "delattr", "exec", "eval", "vars", "globals", "locals", "__import__"))
 _HOLDERS = ("torch.nn.Sequential", "torch.nn.ModuleList", "torch.nn.ModuleDict")
 
@@ -101,7 +102,8 @@ class _Look:
         dotted = unit.resolve(node.func)
         if dotted is not None:
             name = dotted.removeprefix("builtins.")
-            return (dotted != name and name in _BUILTINS) or any(unit.kind(a).tag == "Module" for a in given)
+            handed = any(unit.kind(a).tag == "Module" for a in given) and not dotted.startswith(_TORCHS)
+            return (dotted != name and name in _BUILTINS) or handed
         if any(unit.kind(a).tag == "Module" or is_model(unit, a) for a in given):
             return True
         return not isinstance(node.func, ast.Attribute) or self._method(unit, node.func)

@@ -12,7 +12,7 @@ from ...read.scopes import Binding
 from ...read.unit import Unit
 from ..plan import Plan
 from .flow import uses
-from .outside import changes
+from .outside import before, changes
 from .roles import has_parameters, is_model, is_optimizer
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
@@ -136,8 +136,11 @@ def _fed(unit: Unit, segment: Segment, name: str) -> bool:
 
 
 def _varies(unit: Unit, segment: Segment, bindings: Sequence[Binding]) -> bool:
-    """Whether a name may hold another value in another turn of the loop."""
+    """Whether a name may hold another value in another turn of the loop. What is bound before the function that is
+    written stays while that runs."""
     loop = segment.top if isinstance(segment.top, LOOPS) else None
+    if all(before(unit, b.node, segment.top) for b in bindings):
+        return False
     return len(bindings) != 1 or (loop is not None and any(loop in unit.tree.ancestors(b.node) for b in bindings))
 
 

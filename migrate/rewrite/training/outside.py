@@ -32,7 +32,7 @@ def unsettled(plan: Plan, unit: Unit, function: ast.AST, top: ast.stmt | None) -
         bindings = scope.bindings.get(node.id, [])
         if all(b.kind in _GIVEN for b in bindings):
             continue
-        if not _once(unit, scope, [b for b in bindings if not _before(unit, b.node, top)]):
+        if not _once(unit, scope, [b for b in bindings if not before(unit, b.node, top)]):
             return node, "is assigned more than once"
         if changes(plan, unit, node.id, scope, top):
             return node, "is changed in place"
@@ -45,7 +45,7 @@ def changes(plan: Plan, unit: Unit, name: str, scope: Scope, top: ast.stmt | Non
     for node in _sites(plan, unit).get(name, ()):
         other = unit.scope(node).lookup(name)
         same = other is scope or (other is not None and any(b.kind == "param" for b in other.bindings.get(name, ())))
-        if same and not _before(unit, node, top):
+        if same and not before(unit, node, top):
             return True
     return False
 
@@ -71,7 +71,7 @@ def _changed(unit: Unit) -> Iterator[tuple[str, ast.AST]]:
                 yield name, call
 
 
-def _before(unit: Unit, node: ast.AST, top: ast.stmt | None) -> bool:
+def before(unit: Unit, node: ast.AST, top: ast.stmt | None) -> bool:
     """Whether `node` stands above `top` in the same function, or both in the script."""
     tree = unit.tree
     if top is None or top not in tree.parents or not hasattr(node, "lineno"):
