@@ -340,3 +340,53 @@ for x, y in zip(torch.randn(3, 8, 3), torch.randint(0, 2, (3, 8))):
 """
     text = convert(source).text
     assert "def train_step(model, opt, x, y, rest):" in text and "cached_train_step(x, y, rest)" in text
+
+
+CARRIED = """
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(10, 8)
+        self.lstm = nn.LSTM(8, 8, batch_first=True)
+        self.linear = nn.Linear(8, 10)
+
+    def forward(self, x: torch.Tensor, h):
+        out, (h, c) = self.lstm(self.embed(x), h)
+        return self.linear(out.reshape(-1, 8)), (h, c)
+
+
+def detach(states):
+    return [state.detach() for state in states]
+
+
+def fit(model: Net, ids: torch.Tensor):
+    criterion = nn.CrossEntropyLoss()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    losses = []
+    for epoch in range(2):
+        states = (torch.zeros(1, 4, 8), torch.zeros(1, 4, 8))
+        for i in range(0, ids.size(1) - 5, 5):
+            inputs = ids[:, i : i + 5]
+            targets = ids[:, (i + 1) : (i + 1) + 5]
+            states = detach(states)
+            outputs, states = model(inputs, states)
+            loss = criterion(outputs, targets.reshape(-1))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+    return losses
+"""
+
+
+def test_carried_states_are_arguments(tmp_path: Path, compiled: list[str]) -> None:
+    converted, theirs, ours, model, twin = twins(CARRIED, tmp_path)
+    ids = np.random.default_rng(0).integers(0, 10, (4, 31))
+    want = theirs.fit(model, torch.tensor(ids))
+    np.testing.assert_allclose(ours.fit(twin, jnp.asarray(ids)), want, rtol=TOLERANCE, atol=TOLERANCE)
+    assert "cached_train_step(states, inputs, targets)" in converted.text
+    assert compiled.count("jit(train_step)") == 1

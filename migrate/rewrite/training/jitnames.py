@@ -70,6 +70,8 @@ def class_of(plan: Plan, segment: Segment, name: str, node: ast.Name | None = No
         return "free"
     if kind.tag == "Module" or (node is not None and is_model(unit, node)) or kind.is_tensor:
         return "array"
+    if kind.tag in ("tuple", "list") and kind.items and all(k.is_tensor for k in kind.items):
+        return "host" if changes(plan, unit, name, scope, None) else "array"
     called = node is not None and _is_called(unit.tree.parents, node)
     if segment.nested or scope.kind == "module":
         if not varies:
