@@ -323,7 +323,9 @@ def test_accumulated_gradients(form: str, tmp_path: Path, compiled: list[str]) -
 
 
 def test_what_is_bound_before_the_loop_is_no_argument() -> None:
-    source = HEAD + """
+    source = (
+        HEAD
+        + """
 if torch.cuda.is_available():
     scale = 2.0
 else:
@@ -338,6 +340,7 @@ for x, y in zip(torch.randn(3, 8, 3), torch.randint(0, 2, (3, 8))):
     opt.step()
     rest = rest * 0.5
 """
+    )
     text = convert(source).text
     assert "def train_step(model, opt, x, y, rest):" in text and "cached_train_step(x, y, rest)" in text
 
@@ -390,3 +393,45 @@ def test_carried_states_are_arguments(tmp_path: Path, compiled: list[str]) -> No
     np.testing.assert_allclose(ours.fit(twin, jnp.asarray(ids)), want, rtol=TOLERANCE, atol=TOLERANCE)
     assert "cached_train_step(states, inputs, targets)" in converted.text
     assert compiled.count("jit(train_step)") == 1
+
+
+OUTSIDE = {
+    "weights are put back": """
+        if i % 3 == 2:
+            model.load_state_dict(best)
+        for p in model.parameters():
+            p.data.clamp_(-0.5, 0.5)
+""",
+    "an average follows": """
+        with torch.no_grad():
+            for p, q in zip(average.parameters(), model.parameters()):
+                p.mul_(0.9).add_(q, alpha=0.1)
+        losses.append(F.cross_entropy(average(x), y).item())
+""",
+}
+
+
+@pytest.mark.parametrize("what", OUTSIDE)
+def test_a_bound_step_and_the_loop_see_the_same_weights(what: str, tmp_path: Path) -> None:
+    source = (
+        "import copy\n"
+        + HEAD.replace("self.norm(self.first(x))", "self.first(x)")
+        + f"""
+def fit(model: Net, xs: torch.Tensor, ys: torch.Tensor):
+    opt = optim.SGD(model.parameters(), lr=0.2, momentum=0.9)
+    losses = []
+    best, average = copy.deepcopy(model.state_dict()), copy.deepcopy(model)
+    for i, (x, y) in enumerate(zip(xs, ys)):
+        opt.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        opt.step()
+        losses.append(loss.item()){OUTSIDE[what]}    return losses
+"""
+    )
+    converted, theirs, ours, model, twin = twins(source, tmp_path)
+    assert "nnx.cached_partial(train_step, model, opt)" in converted.text
+    xs, ys = data(7)
+    want = theirs.fit(model, torch.tensor(xs), torch.tensor(ys))
+    np.testing.assert_allclose(ours.fit(twin, jnp.asarray(xs), jnp.asarray(ys)), want, rtol=TOLERANCE, atol=TOLERANCE)
+    same_weights(twin, model)

@@ -47,7 +47,7 @@ class _Part:
         """What the function may be called, the best first."""
         if not self.updates:
             return ("grad_step", "gradient_step")
-        return ("train_step", "update_step", "jitted_step") if self.passes else ("update_step", "jitted_update")
+        return ("train_step", "training_step", "jitted_step") if self.passes else ("update_step", "jitted_update")
 
     @property
     def kept(self) -> list[ast.stmt]:
@@ -61,7 +61,7 @@ def plan_jits(plan: Plan, routines: Sequence[Routine], explicit: Names) -> dict[
     """Extract the steps that can be traced. Returns for each update its function's name, or "" and why not behind a
     colon."""
     said: dict[ast.stmt, list[str]] = {}
-    used: set[str] = set()
+    used: dict[str, set[ast.AST]] = {}
     steps: list[Step] = []
     for function in dict.fromkeys(r.function for r in routines):
         for part in _parts(plan, [r for r in routines if r.function is function]):
@@ -112,11 +112,20 @@ def _carries(routine: Routine) -> bool:
     return bool(routine.fresh) or any(routine.zeros.values()) or any(u.guarded for u in routine.updates)
 
 
-def _name(plan: Plan, segment: Segment, part: _Part, used: set[str]) -> str:
-    taken = used | {f.name for f in plan.unit.functions.values()}
-    found = next(n for n in (*part.names, *(f"{part.names[0]}_{i}" for i in range(2, 99)))
-                 if n not in taken and fresh(plan, segment.top, (n,)) == n)  # fmt: skip
-    used.add(found)
+def _name(plan: Plan, segment: Segment, part: _Part, used: dict[str, set[ast.AST]]) -> str:
+    """A name that neither the file nor another function has that is written in the same place; `used` are the places
+    of each."""
+    root = plan.unit.tree.root
+    place = segment.function if segment.nested else root
+    others = {f.name for f in plan.unit.functions.values()}
+
+    def free(name: str) -> bool:
+        places = used.get(name, set())
+        taken = bool(places) if place is root else bool(places & {place, root})
+        return not taken and name not in others and fresh(plan, segment.top, (name,)) == name
+
+    found = next(n for n in (*part.names, *(f"{part.names[0]}_{i}" for i in range(2, 99))) if free(n))
+    used.setdefault(found, set()).add(place)
     return found
 
 
