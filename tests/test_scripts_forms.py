@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-from runner import run_both
+from runner import convert, run_both
 
 NESTED = """
 import torch
@@ -98,3 +98,44 @@ def test_assignments_that_have_nothing_left_to_do_go() -> None:
     assert run.same, run.error
     assert "x, y = x, y\n" not in run.outcome.after and "y = y\n" not in run.outcome.after
     assert "x, y = jnp.exp(x), y\n" in run.outcome.after
+
+
+def test_batches_of_two_loaders_are_tensors() -> None:
+    source = """
+        import torch
+        from torch.utils.data import DataLoader, TensorDataset
+
+        def main():
+            one = DataLoader(TensorDataset(torch.arange(8.0).view(4, 2), torch.arange(4.0)), batch_size=2)
+            two = DataLoader(TensorDataset(torch.ones(4, 2), torch.arange(4.0)), batch_size=2)
+            seen = []
+            for i, ((x, _), (y, labels)) in enumerate(zip(one, two)):
+                seen.append(x.type(torch.LongTensor).max(1)[0] + labels.type(torch.LongTensor) + y.size(0) + i)
+            return seen
+    """
+    run = run_both(source)
+    assert run.same and not run.left, (run.error, run.left)
+
+
+def test_text_that_is_split_is_no_tensor() -> None:
+    source = "import torch\n\n\ndef f(line, path, x):\n"
+    source += "    return line.split(), path.split('/'), path.split(sep=None), torch.sqrt(x), x.split(2)\n"
+    outcome, _ = convert(source)
+    assert "line.split(), path.split('/'), path.split(sep=None)" in outcome.after
+    assert not [f for f in outcome.findings if f.name == "torch.Tensor.split" and f.code == "JM201"]
+
+
+def test_initialisation_by_its_old_names() -> None:
+    source = """
+        import torch
+        from torch import nn
+        from torch.nn import init
+
+        def main():
+            layer = nn.Linear(3, 2)
+            init.constant(layer.weight, 0.5)
+            nn.init.normal(layer.bias, 2.0, 0.0)
+            return layer(torch.ones(1, 3))
+    """
+    run = run_both(source)
+    assert run.same and not run.left, (run.error, run.left)

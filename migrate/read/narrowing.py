@@ -19,6 +19,8 @@ from .kinds import (
     join_all,
 )
 
+PROGRESS = ("tqdm.tqdm", "tqdm.auto.tqdm", "tqdm.autonotebook.tqdm", "tqdm.notebook.tqdm", "tqdm.std.tqdm")
+
 
 class Narrowing(Frame):
     """Kinds of loop elements, and kinds that hold where a test holds."""
@@ -27,12 +29,13 @@ class Narrowing(Frame):
         """The kind of one element when looping over `node`."""
         kind = self.evaluate(node, env)
         if isinstance(node, ast.Call):
-            dotted = self.unit.resolve(node.func)
-            args = [self.unit.kind(a) for a in node.args]
-            if dotted == "builtins.enumerate" and args:
-                return Kind("tuple", "", (INT, args[0].element()))
+            dotted = self.unit.resolve(node.func) or ""
+            if dotted == "builtins.enumerate" and node.args:
+                return Kind("tuple", "", (INT, self.iterate(node.args[0], env)))
             if dotted == "builtins.zip":
-                return Kind("tuple", "", tuple(a.element() for a in args))
+                return Kind("tuple", "", tuple(self.iterate(a, env) for a in node.args))
+            if dotted in PROGRESS and node.args:
+                return self.iterate(node.args[0], env)
             if isinstance(node.func, ast.Attribute) and node.func.attr == "items":
                 base = self.unit.kind(node.func.value)
                 if base.tag == "dict":

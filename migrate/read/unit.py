@@ -193,6 +193,8 @@ def canonical(name: str) -> str:
     head, _, tail = name.rpartition(".")
     if head in aliases:
         return f"{aliases[head]}.{tail}"
+    if head == "torch.nn.init" and torch_names().known(f"{name}_"):  # its spelling before 0.4, kept with a warning
+        return f"{name}_"
     return name
 
 

@@ -213,8 +213,18 @@ def _method_call(plan: Plan, node: ast.Call, func: ast.Attribute) -> None:
     if receiver.tag in RECEIVERS and receiver.name != "plain":
         _object_method(plan, node, func, receiver)
         return
-    if receiver.tag == "unknown" and func.attr in unit.book.methods:
+    if receiver.tag == "unknown" and func.attr in unit.book.methods and not _splits_text(plan, node, func):
         _unknown_receiver(plan, node, func)
+
+
+def _splits_text(plan: Plan, node: ast.Call, func: ast.Attribute) -> bool:
+    """`.split()` and `.split(",")` are of a str: torch's takes sizes."""
+    if func.attr != "split":
+        return False
+    given = [*node.args, *(k.value for k in node.keywords)]
+    return (
+        not given or plan.unit.kind(given[0]).tag == "str" or any(k.arg in ("sep", "maxsplit") for k in node.keywords)
+    )
 
 
 def _object_method(plan: Plan, node: ast.Call, func: ast.Attribute, receiver: Kind) -> None:

@@ -21,10 +21,11 @@ KNOWN: Mapping[str, str] = {
     "partial": "from functools import partial",
     "nullcontext": "from contextlib import nullcontext",
     "Image": "from PIL import Image",
+    "tensorboardX": "import tensorboardX",
     "math": "import math",
     "pickle": "import pickle",
 }
-ORDER = ("math", "pickle", "nullcontext", "partial", "jax", "jnp", "np", "optax", "Image", "nnx")
+ORDER = ("math", "pickle", "nullcontext", "partial", "jax", "jnp", "np", "optax", "Image", "tensorboardX", "nnx")
 TORCH = ("torch", "einops.layers.torch", "torchvision")
 
 
