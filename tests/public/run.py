@@ -115,16 +115,23 @@ def start_with(names: tuple[str, ...], setup: str, folder: Path) -> None:
 
 
 def score(
-    package: str, programs: list[dict[str, Any]], listed: dict[str, Any], keep: Path | None, together: int
+    package: str, programs: list[dict[str, Any]], listed: dict[str, Any], folder: Path | None, together: int, by: str
 ) -> list[measure.Measured]:
-    """Convert and verify programs of a package; with `keep` everything stays in that folder."""
+    """Convert and verify programs of a package; with `folder` everything stays in it. Results are printed and kept as
+    they come, as those of the converter `by`: a run that is broken off loses little."""
     with tempfile.TemporaryDirectory() as scratch:
-        folder = (keep or Path(scratch)).resolve() / package
+        folder = (folder or Path(scratch)).resolve() / package
         prepared = prepare(package, programs, listed, folder)
         start_with(tuple(listed["stand_ins"].get(package, ())), listed["setup"].get(package, ""), folder / "site")
         os.environ["PYTHONPATH"] = os.pathsep.join([str(folder / "site"), str(support(listed))])
-        parts = [prepared[i : i + together] for i in range(0, len(prepared), together)]
-        return [result for part in parts for result in verify_together(part)]
+        results: list[measure.Measured] = []
+        for part in (prepared[i : i + together] for i in range(0, len(prepared), together)):
+            some = verify_together(part)
+            for result in some:
+                print(measure.row(result), flush=True)
+            keep(some, by)
+            results += some
+        return results
 
 
 def main() -> int:
@@ -145,12 +152,9 @@ def main() -> int:
     jobs = [(package, list(mine)) for package, mine in itertools.groupby(programs, key=lambda p: p["package"])]
     results = []
     with concurrent.futures.ProcessPoolExecutor(args.jobs) as pool:
-        settings = (itertools.repeat(setting) for setting in (listed, args.keep, args.together))
+        settings = (itertools.repeat(setting) for setting in (listed, args.keep, args.together, converter))
         for some in pool.map(score, *zip(*jobs, strict=True), *settings):
-            for result in some:
-                print(measure.row(result), flush=True)
             results += some
-            keep(some, converter)
     print(f"{measure.totals(results)}; {time.monotonic() - start:.0f} s")
     if args.docs:
         (measure.ROOT / "docs" / "wild.md").write_text(page(listed, kept()), encoding="utf-8")
