@@ -27,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import measure
 from closure import lay_out
 from judged import Program, verify_together
+from quick import compile_cheaply
 from wild import commit, keep, kept, page
 
 # What takes the place of a package that no example needs: any name of it can be imported, called and subclassed.
@@ -143,6 +144,7 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, help="leave sources, converted files and reports in this folder")
     parser.add_argument("--docs", action="store_true", help="write docs/wild.md, from these results and those kept")
     args = parser.parse_args()
+    compile_cheaply()
     listed = measure.public()
     programs = [p for p in listed["program"] if not args.only or any(only in p["name"] for only in args.only)]
     programs = sorted(programs, key=lambda p: p["package"])[: args.limit or None]
