@@ -904,3 +904,41 @@ def test_contexts_that_are_chosen_and_types_of_optimizers(tmp_path: Path) -> Non
     assert "JM301" in [
         f.code for f in convert("import torch\n\nclass Own(torch.optim.Optimizer):\n    pass\n").findings
     ]
+
+
+WRITTEN = """
+import torch
+from torch import nn
+import torch.nn.functional as F
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(3, 3))
+        self.register_buffer("mean", torch.zeros(3))
+
+    def forward(self, x):
+        if self.training:
+            with torch.no_grad():
+                normed = F.normalize(self.weight, dim=-1)
+                self.weight.copy_(normed)
+                new = (x @ self.weight).mean(0)
+                self.mean.mul_(0.9).add_(new * 0.1)
+        return (F.linear(x - self.mean, self.weight / self.weight.norm()) ** 3).sum()
+"""
+
+
+def test_parameters_and_buffers_written_without_gradient(tmp_path: Path) -> None:
+    converted = convert(WRITTEN)
+    assert not converted.left and "JM101" not in converted.codes(), converted.findings
+    torch.manual_seed(0)
+    model = under_torch(WRITTEN).Net()
+    twin = under_jax(converted, tmp_path).Net(rngs=nnx.Rngs(0))
+    load_state_dict(twin, arrays(model.state_dict()))
+    x = torch.randn(4, 3, requires_grad=True)
+    model(x).backward()
+    grads, to_x = nnx.grad(lambda twin, x: twin(x), argnums=(0, 1))(twin, jnp.asarray(x.detach().numpy()))
+    close(grads["weight"][...], model.weight.grad.numpy())
+    close(to_x, x.grad.numpy())
+    close(twin.weight[...], model.weight.detach().numpy())
+    close(twin.mean[...], model.mean.numpy())

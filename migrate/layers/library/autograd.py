@@ -64,3 +64,8 @@ class Function:
 
         call.defvjp(forward, backward)
         return call(*(args[i] for i in given))
+
+
+def written_over(old, new):
+    """What torch.no_grad() writes into a parameter: the new value, with its gradient going to the parameter."""
+    return jax.lax.stop_gradient(new) + (old - jax.lax.stop_gradient(old))

@@ -17,6 +17,7 @@ from .movable import AUTOCAST
 from .roles import function_of
 from .steps import Routine
 from .text import dedented
+from .written import cut_written
 
 OFF = ("torch.no_grad", "torch.inference_mode")
 KERNELS = ("torch.nn.attention.sdpa_kernel", "torch.backends.cuda.sdp_kernel")
@@ -243,7 +244,7 @@ def _stop(plan: Plan, stmt: ast.With, steps: Sequence[Routine]) -> str:
     if rest:
         plan.after.setdefault(stmt, []).extend(f"{name} = {STOP}{name})" for name in rest)
     if uses(stmt.body).changes - uses(stmt.body).writes:
-        return "writes"
+        return "cut" if cut_written(plan, stmt) else "writes"
     return "cut" if done or rest else ""
 
 
