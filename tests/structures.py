@@ -633,32 +633,6 @@ class Net(nn.Module):
         return y + self.feats["a"]
 """,
     ),
-    "pre_hook": (
-        "JM301",
-        """
-def scale(module, args):
-    return (args[0] * 2,)
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.a = nn.Linear(4, 4)
-        self.a.register_forward_pre_hook(scale)
-    def forward(self, x):
-        return self.a(x)
-""",
-    ),
-    "hook_modifies": (
-        "JM301",
-        """
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.a = nn.Linear(4, 4)
-        self.a.register_forward_hook(lambda m, i, o: o * 3)
-    def forward(self, x):
-        return self.a(x)
-""",
-    ),
     "init_as_value": (
         "JM203",
         """

@@ -285,7 +285,7 @@ def test_a_class_without_layers_asks_for_no_rngs() -> None:
     ("member", "code", "name"),
     [
         ("self.act = getattr(nn, act)()", "JM304", "torch.nn"),
-        ("self.l.register_forward_hook(print)", "JM301", "torch.nn.Module.register_forward_hook"),
+        ("self.l.register_forward_hook(self.forward)", "JM301", "torch.nn.Module.register_forward_hook"),
         ("self.w = nn.Parameter(w, requires_grad=w.requires_grad)", "JM202", "torch.nn.Parameter"),
         ("self.l2 = nn.Linear(2, 2, dtype=dt)", "JM202", "torch.nn.Linear"),
         ("self.pads = self.l.no_such_attribute", "JM302", "torch.nn.Linear.no_such_attribute"),

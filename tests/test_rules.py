@@ -76,6 +76,7 @@ def program(case: Case) -> str:
     text = f"return {case.before}" if plain and len(tree.body) == 1 else case.before
     body = "\n".join([*head, "'begin'", text, "'end'"])
     imports = IMPORTS + "import torchvision\n" * ("torchvision" in case.before)
+    imports += "import timm.layers\n" * ("timm" in case.before)
     return f"{imports}\n\ndef f({', '.join(parameters)}):\n{textwrap.indent(body, '    ')}\n"
 
 

@@ -21,6 +21,7 @@ _FOLDER = Path(__file__).parent / "library"
 # What a class statement needs while it runs (bases, values in its body) stands in an earlier module.
 _ORDER = (
     "base",
+    "hooks",
     "tensor",
     "scatter",
     "windows",
@@ -51,6 +52,7 @@ _ORDER = (
     "attention",
     "transformer",
     "einops_layers",
+    "blocks",
     "data",
     "vision",
     "parallel",

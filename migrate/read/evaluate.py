@@ -116,9 +116,9 @@ class Evaluator(Calls):
             return Kind("Class", facts=found)
         if isinstance(found, FunctionFacts):
             return Kind("Function", facts=found)
-        if not dotted.startswith("torch."):
-            return Kind("other", dotted) if dotted.partition(".")[0] in STANDARD_LIBRARY else UNKNOWN
         row = self.unit.book.find(dotted)
+        if not dotted.startswith("torch.") and (row is None or not row.get("layer")):
+            return Kind("other", dotted) if dotted.partition(".")[0] in STANDARD_LIBRARY else UNKNOWN
         if row is None:
             return UNKNOWN
         if (row.get("layer") and row.short[0].isupper()) or dotted in (*CONTAINERS, "torch.nn.Module"):

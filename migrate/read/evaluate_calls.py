@@ -369,9 +369,26 @@ class Calls:
             env[value.id] = tensor
         self.prove(value, env, "so is its result")
 
+    def _hooked(self, module: Kind, hook: Kind, after: bool) -> None:
+        """What a forward hook is called with: the module, its arguments, its result."""
+        if not isinstance(hook.facts, FunctionFacts):
+            return
+        row = self.unit.book.find(module.name) if module.facts is None else None
+        result = kind_of_result(str(row.get("calls"))) if row is not None and row.get("calls") else UNKNOWN
+        if isinstance(module.facts, ClassFacts) and (forward := module.facts.method("forward")) is not None:
+            result = forward.returns
+        if module.name == "torch.nn.Sequential":
+            result = TENSOR.because("result of a Sequential")
+        names = [a.arg for a in hook.facts.node.args.args][hook.facts.owner is not None :]
+        for name, kind in zip(names, (module, UNKNOWN, result if after else UNKNOWN), strict=False):
+            hook.facts.saw(name, kind, self.unit)
+
     def _module_method(
         self, base: Kind, name: str, node: ast.Call, args: list[Kind], keywords: dict[str, Kind]
     ) -> Kind:
+        if name in ("register_forward_hook", "register_forward_pre_hook") and args:
+            self._hooked(base, args[0], name == "register_forward_hook")
+            return OTHER
         if base.name == "super" and isinstance(base.facts, ClassFacts):
             lineage = base.facts.lineage()
             inherited = next((c.methods[name] for c in lineage[1:] if name in c.methods), None)

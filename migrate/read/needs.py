@@ -249,7 +249,7 @@ def _site(
         return Site(unit, node, home, None, "build")
     if isinstance(func.facts, FunctionFacts):
         return Site(unit, node, home, func.facts)
-    if dotted and dotted.startswith("torch."):
+    if dotted and (dotted.startswith("torch.") or book.find(dotted) is not None):
         return _torch(unit, node, home, dotted, book, catalogue)
     if func.tag == "torch" and is_initialiser(func.name):
         return Site(unit, node, home, None, "build")

@@ -183,8 +183,16 @@ TENSOR_TYPES = {
 }
 
 
+# Functions of other packages that are torch's own, by where they are imported from.
+ELSEWHERE = {
+    f"timm.{home}trunc_normal_": "torch.nn.init.trunc_normal_"
+    for home in ("layers.", "layers.weight_init.", "models.layers.", "models.layers.weight_init.")
+}
+
+
 def canonical(name: str) -> str:
     """torch's shortest public spelling of a dotted name; other names unchanged."""
+    name = ELSEWHERE.get(name, name)
     if not name.startswith("torch."):
         return name
     aliases = torch_names().aliases

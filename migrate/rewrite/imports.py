@@ -26,7 +26,7 @@ KNOWN: Mapping[str, str] = {
     "pickle": "import pickle",
 }
 ORDER = ("math", "pickle", "nullcontext", "partial", "jax", "jnp", "np", "optax", "Image", "tensorboardX", "nnx")
-TORCH = ("torch", "einops.layers.torch", "torchvision")
+TORCH = ("torch", "einops.layers.torch", "torchvision", "timm.layers", "timm.models.layers", "timm.data")
 
 
 @dataclass(frozen=True)

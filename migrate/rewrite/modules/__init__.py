@@ -6,6 +6,7 @@ from ..plan import Plan
 from .classes import plan_classes
 from .filling import plan_filling
 from .freezing import plan_freezing
+from .hooks import plan_hooks
 from .initialise import plan_initialisation
 from .members import plan_members
 from .named import plan_named
@@ -19,6 +20,7 @@ def plan_modules(plan: Plan) -> None:
     plan_named(plan)
     plan_initialisation(plan)
     plan_filling(plan)
+    plan_hooks(plan)
     plan_members(plan)
     plan_variables(plan)
 
