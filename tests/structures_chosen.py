@@ -1,4 +1,5 @@
-"""Programs that look layers and functions of torch up by name; tests/test_structure.py runs them."""
+"""Programs that look layers and functions up by name, or build them from a dict of arguments;
+tests/test_structure.py runs them."""
 
 EQUAL = {
     "getattr_default": """
@@ -74,6 +75,32 @@ class Net(nn.Module):
     def forward(self, x):
         return self.last(self.act(self.fc(x))) + getattr(F, "relu")(x)
 """,
+    "factory_kwargs": """
+class Scale(nn.Module):
+    def __init__(self, n, bias=True, device=None, dtype=None):
+        factory_kwargs = {"device": device, "dtype": dtype}
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty((n, n), **factory_kwargs))
+        if bias:
+            self.bias = nn.Parameter(torch.zeros(n, **factory_kwargs))
+        else:
+            self.register_parameter("bias", None)
+        self.norm = nn.LayerNorm(n, eps=1e-3, **factory_kwargs)
+        self.fc = nn.Linear(n, n, bias=bias, **factory_kwargs)
+        nn.init.eye_(self.weight)
+    def forward(self, x):
+        x = x @ self.weight
+        return self.fc(self.norm(x if self.bias is None else x + self.bias))
+class Net(nn.Module):
+    def __init__(self, device=None, dtype=None):
+        super().__init__()
+        dd = dict(device=device, dtype=dtype)
+        self.a = Scale(4, **dd)
+        self.b = Scale(4, bias=False, **dd)
+        self.conv = nn.Conv1d(2, 2, 1, **dd)
+    def forward(self, x):
+        return self.conv(self.b(self.a(x)).unsqueeze(0))
+""",
     "init_default": """
 class Net(nn.Module):
     def __init__(self, init_fn=nn.init.ones_):
@@ -136,6 +163,32 @@ class Net(nn.Module):
         self.act = getattr(nn, act, nn.Identity)()
     def forward(self, x):
         return self.act(x)
+""",
+    ),
+    "factory_kwargs_of_a_type": (
+        "JM207",
+        """
+class Scale(nn.Module):
+    def __init__(self, n, dtype=None):
+        super().__init__()
+        options = {"dtype": dtype}
+        self.fc = nn.Linear(n, n, **options)
+    def forward(self, x):
+        return self.fc(x)
+net = Scale(4, dtype=torch.float64)
+""",
+    ),
+    "factory_kwargs_that_change": (
+        "JM207",
+        """
+class Scale(nn.Module):
+    def __init__(self, n, device=None):
+        super().__init__()
+        options = {"device": device}
+        options["bias"] = False
+        self.fc = nn.ReLU(**options)
+    def forward(self, x):
+        return self.fc(x)
 """,
     ),
     "init_handed_out": (

@@ -19,6 +19,7 @@ from .layout import keep_layout
 from .match import Match, Refusal, match, whole
 from .plan import Plan, Whole
 from .settle import of_module, settle, why
+from .spread import spread
 from .values import plan_attribute, plan_name
 from .writer import Writer
 
@@ -112,6 +113,8 @@ def apply(plan: Plan, row: Row, node: ast.Call, dotted: str, receiver: ast.expr 
         _pass_on(plan, row, node, dotted)
         return True
     found = match(row, node, receiver, plan.unit)
+    if isinstance(found, Refusal) and found.code == "JM207" and (stars := spread(plan, node)) is not None:
+        found = match(row, stars.spelled_out(node), receiver, plan.unit)
     if isinstance(found, Refusal):
         return settle(plan, row, node, dotted, found, evidence)
     return settle(plan, row, node, dotted, _replacement(plan, found, node), evidence, found)

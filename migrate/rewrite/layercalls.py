@@ -12,6 +12,7 @@ from ..rulebook.rows import Row
 from ..rulebook.signature import Mismatch, Signature, bind
 from .match import LEGACY, legacy_reduction
 from .nativecalls import native_construction
+from .spread import FLOAT32, is_unset, spread
 
 if TYPE_CHECKING:
     from .plan import Build, Plan
@@ -30,7 +31,8 @@ def layer_call(
     if entry is None:
         plan.found("JM302", node, dotted, f"no layer {name} in the library yet", rule=row.name)
         return False
-    problem = _arguments(plan, row, node, receiver, set(entry.params))
+    spelled_out, unset, problem = _spell_out(plan, node, set(entry.params))
+    problem = problem or _arguments(plan, row, spelled_out, receiver, set(entry.params))
     if problem:
         plan.found("JM202" if "star" not in problem else "JM207", node, dotted, f"{dotted}: {problem}", rule=row.name,
                    advice=row.advice, evidence=evidence)  # fmt: skip
@@ -49,6 +51,8 @@ def layer_call(
         _rename(plan, row, node, keyword, set(entry.params))
     if entry.needs_rngs:
         plan.rngs_calls.append(node)
+    if spelled_out is not node:
+        remove_argument(plan, node, next(k.value for k in node.keywords if k.arg is None))
     if wants_key:
         plan.key_calls[node] = key_parameter(row, entry)
     note = row.notes[0] if row.notes else None
@@ -63,14 +67,31 @@ def layer_call(
         )
     else:
         plan.found(
-            note.code if note else "JM001",
+            note.code if note else "JM101" if unset else "JM001",
             node,
             dotted,
-            note.text if note else f"{dotted} -> {flax}{_why_not_native(plan, name)}",
+            note.text if note else f"{dotted} -> {flax}{f': {FLOAT32}' if unset else _why_not_native(plan, name)}",
             rule=row.name,
             evidence=evidence,
         )
     return True
+
+
+def _spell_out(plan: Plan, node: ast.Call, known: set[str]) -> tuple[ast.Call, bool, str]:
+    """The call without a `**factory_kwargs` of device and dtype, which the library's layers have not got; whether a
+    dtype goes that is None unless code outside the project gives one; what stands against it."""
+    found = spread(plan, node)
+    lacking = found.values.keys() - known if found is not None else set()
+    if found is None or not lacking:
+        return node, False, ""
+    dtype = found.values.get("dtype")
+    if found.values.keys() != lacking or not lacking <= {"device", "dtype"}:
+        return node, False, f"star-arguments: the layer library's version has no {min(lacking)}"
+    if dtype is not None and not is_unset(plan, dtype):
+        return node, False, "star-arguments: dtype has no counterpart"
+    rest = [k for k in node.keywords if k is not found.keyword]
+    bare = ast.copy_location(ast.Call(node.func, node.args, rest), node)
+    return bare, dtype is not None and not isinstance(dtype, ast.Constant), ""
 
 
 def _why_not_native(plan: Plan, name: str) -> str:
