@@ -101,6 +101,23 @@ class Net(nn.Module):
     def forward(self, x):
         return self.conv(self.b(self.a(x)).unsqueeze(0))
 """,
+    "star_options": """
+class Act(nn.Module):
+    def __init__(self, options=None, drop=dict(p=0.0)):
+        super().__init__()
+        self.act = nn.LeakyReLU(**(options or {}))
+        self.drop = nn.Dropout(**drop)
+    def forward(self, x):
+        return self.drop(self.act(x * 2))
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        options = {"inplace": True, "negative_slope": 0.3}
+        self.a = Act(options); self.b = Act(); self.c = nn.LeakyReLU(**options)
+    def forward(self, x):
+        x = self.b(self.a(x))
+        return self.c(x - 1)
+""",
     "init_default": """
 class Net(nn.Module):
     def __init__(self, init_fn=nn.init.ones_):
@@ -189,6 +206,19 @@ class Scale(nn.Module):
         self.fc = nn.ReLU(**options)
     def forward(self, x):
         return self.fc(x)
+""",
+    ),
+    "star_options_that_may_write": (
+        "JM206",
+        """
+class Net(nn.Module):
+    def __init__(self, options):
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+        self.act = nn.ReLU(**options)
+    def forward(self, x):
+        x = self.fc(x)
+        return self.act(x) + x
 """,
     ),
     "init_handed_out": (

@@ -141,11 +141,13 @@ class Modules:
 
 
 def may_be_inplace(call: ast.Call) -> bool:
-    """Whether the call is given `inplace=` something other than False (by keyword, or True as a last argument)."""
+    """Whether the call may be given a true `inplace`: by keyword, in `**options`, or True as a last argument."""
     for keyword in call.keywords:
         if keyword.arg == "inplace":
             return not (isinstance(keyword.value, ast.Constant) and not keyword.value.value)
     short = ast.unparse(call.func).rpartition(".")[2]
+    if short in INPLACE_LAST and any(k.arg is None for k in call.keywords):
+        return True  # `**options` may hold it
     return (
         short in INPLACE_LAST
         and bool(call.args)

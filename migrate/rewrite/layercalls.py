@@ -85,6 +85,8 @@ def _spell_out(plan: Plan, node: ast.Call, known: set[str]) -> tuple[ast.Call, b
     if found is None or not lacking:
         return node, False, ""
     dtype = found.values.get("dtype")
+    if not lacking & {"device", "dtype"}:
+        return node, False, ""
     if found.values.keys() != lacking or not lacking <= {"device", "dtype"}:
         return node, False, f"star-arguments: the layer library's version has no {min(lacking)}"
     if dtype is not None and not is_unset(plan, dtype):
@@ -108,6 +110,9 @@ def _arguments(plan: Plan, row: Row, node: ast.Call, receiver: ast.expr | None, 
             lacking = {p.name for p in signature.params if p.kind != "varkw"} - known - {"device", "dtype"}
             unseen = lacking and any(k.arg is None for k in node.keywords)  # `**options` may hold them
             named = {k.arg for k in node.keywords} & (set(row.drop) | set(row.refuse))
+            if unseen and not named and lacking <= {*row.drop, str(row.get("effect_arg", ""))}:
+                _filter(plan, node, sorted(lacking))
+                return ""
             return "star-arguments" if unseen or named else ""
         return f"{bound.detail} {'is missing' if bound.reason == 'missing' else 'is not one of its parameters'}"
     first = signature.params[0].name if signature.params else ""
@@ -130,6 +135,23 @@ def _arguments(plan: Plan, row: Row, node: ast.Call, receiver: ast.expr | None, 
         else:
             return f"the layer library's version has no {name}"
     return ""
+
+
+def _filter(plan: Plan, node: ast.Call, names: list[str]) -> None:
+    """Take arguments without effect in JAX (`inplace`) out of a `**options`."""
+    from .plan import Whole
+    from .writer import Writer
+
+    test = f'!= "{names[0]}"' if len(names) == 1 else f"not in {tuple(names)}"
+    for value in [k.value for k in node.keywords if k.arg is None]:
+
+        def build(writer: Writer, value: ast.expr = value) -> str:
+            tree = writer.tree
+            text = writer.splice_range(value, tree.start(value), tree.end(value), writer.plan.points.get(value, []))
+            text = text if isinstance(value, (ast.Name, ast.Attribute, ast.Call, ast.Dict)) else f"({text})"
+            return f"{{k: v for k, v in {text}.items() if k {test}}}"
+
+        plan.whole[value] = Whole(build, ATOM, (value,))
 
 
 def _legacy(plan: Plan, node: ast.Call, named: Mapping[str, ast.expr], reduction: str) -> str:
