@@ -195,19 +195,6 @@ class Scale(nn.Module):
 net = Scale(4, dtype=torch.float64)
 """,
     ),
-    "factory_kwargs_that_change": (
-        "JM207",
-        """
-class Scale(nn.Module):
-    def __init__(self, n, device=None):
-        super().__init__()
-        options = {"device": device}
-        options["bias"] = False
-        self.fc = nn.ReLU(**options)
-    def forward(self, x):
-        return self.fc(x)
-""",
-    ),
     "star_options_that_may_write": (
         "JM206",
         """
