@@ -51,9 +51,10 @@ class Measured:
     detail: str = ""
 
 
-def convert(source: Path, output: Path, report: Path) -> Converted:
-    """Convert a file or folder with our command line."""
+def convert(source: Path, output: Path, report: Path, layers: str = "torch") -> Converted:
+    """Convert a file or folder with our command line. `layers` is the dialect of the layers."""
     command = [str(JAXMIGRATE), "convert", str(source), "-o", str(output), "--report", str(report)]
+    command += ["--layers", layers] if layers != "torch" else []
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     error = "" if done.returncode in (0, 1) else (done.stderr.strip().splitlines() or ["no message"])[-1][:200]
     findings = json.loads(report.read_text(encoding="utf-8"))["findings"] if report.exists() else ()

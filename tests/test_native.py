@@ -7,11 +7,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import measure
 import numpy as np
 import pytest
 import torch
 from converted import Converted, convert, under_jax, under_torch
 from flax import nnx
+from judged import verified
 from torch import nn
 
 from jaxmigrate.cli import main
@@ -308,3 +310,11 @@ def test_the_command_line_and_a_layer_file_of_the_other_dialect(
     assert main(["weights", "w.npz", "--model", model, "--invert", "-o", "out.pt"]) == 0
     back = torch.load("out.pt", weights_only=True)
     assert back.keys() == theirs.keys() and all(torch.equal(back[k], v) for k, v in theirs.items())
+
+
+def test_a_golden_module_is_verified_in_this_dialect(tmp_path: Path) -> None:
+    source = Path(__file__).parent / "golden" / "modules" / "01_mlp" / "torch_in.py"
+    converted = measure.convert(source, tmp_path / "torch_in.py", tmp_path / "report.json", "nnx")
+    assert "nnx.Linear(" in converted.output.read_text(encoding="utf-8")
+    found = verified("01_mlp", source, converted, ["MLP(12, 16, 5)(f32[8, 3, 4])"])
+    assert found.verdict == "equal", found

@@ -32,9 +32,9 @@ EXAMPLES = {
 }
 
 
-def module(name: str, example: str, work: Path) -> measure.Measured:
+def module(name: str, example: str, work: Path, layers: str = "torch") -> measure.Measured:
     source = HERE / "modules" / name / "torch_in.py"
-    converted = measure.convert(source, work / "torch_in.py", work / "report.json")
+    converted = measure.convert(source, work / "torch_in.py", work / "report.json", layers)
     return verified(f"modules/{name}", source, converted, [example])
 
 
@@ -55,11 +55,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="substring of modules/01_mlp … training/06_reinforce")
     parser.add_argument("--keep", type=Path, help="leave converted files and reports in this folder")
+    parser.add_argument("--layers", choices=("torch", "nnx"), default="torch", help="the dialect of the modules' layers")
     args = parser.parse_args()
     start = time.monotonic()
     results = []
-    jobs = [(f"modules/{n}", lambda work, n=n: module(n, EXAMPLES[n], work)) for n in EXAMPLES]
-    jobs += [(f"training/{p.name}", lambda work, p=p: training(p, work)) for p in PROGRAMS]
+    jobs = [(f"modules/{n}", lambda work, n=n: module(n, EXAMPLES[n], work, args.layers)) for n in EXAMPLES]
+    jobs += [(f"training/{p.name}", lambda work, p=p: training(p, work)) for p in PROGRAMS if args.layers == "torch"]
     for name, job in jobs:
         if args.only in name:
             with tempfile.TemporaryDirectory() as scratch:
