@@ -13,23 +13,23 @@ from .dropout import Dropout
 from .linear import Linear
 
 
-def _tuple(x, n):
+def _repeated(x, n):
     return tuple(x) if isinstance(x, Iterable) and not isinstance(x, str) else (x,) * n
 
 
 def to_1tuple(x):
     """An iterable as a tuple, anything else as a tuple of one."""
-    return _tuple(x, 1)
+    return _repeated(x, 1)
 
 
 def to_2tuple(x):
     """An iterable as a tuple, anything else twice."""
-    return _tuple(x, 2)
+    return _repeated(x, 2)
 
 
 def to_3tuple(x):
     """An iterable as a tuple, anything else three times."""
-    return _tuple(x, 3)
+    return _repeated(x, 3)
 
 
 def drop_path(x, key, drop_prob=0.0, training=False, scale_by_keep=True):
