@@ -435,3 +435,60 @@ def fit(model: Net, xs: torch.Tensor, ys: torch.Tensor):
     want = theirs.fit(model, torch.tensor(xs), torch.tensor(ys))
     np.testing.assert_allclose(ours.fit(twin, jnp.asarray(xs), jnp.asarray(ys)), want, rtol=TOLERANCE, atol=TOLERANCE)
     same_weights(twin, model)
+
+
+HELD_NUMBERS = (
+    HEAD
+    + """
+class Options:
+    def __init__(self):
+        self.divide, self.beta = 3, 0.5
+
+
+def train(options, model: Net, loader, optimizer):
+    losses = []
+    for x, y in loader:
+        optimizer.zero_grad()
+        out = model(x)
+        loss = F.cross_entropy(out, y) / options.divide + options.beta * torch.mean(out ** 2)
+        loss.backward()
+        optimizer.step()
+        options.beta = options.beta * 0.5
+        losses.append(loss.item())
+    return losses
+
+
+class Trainer:
+    def __init__(self, model: Net, scale=2):
+        self.model = model
+        self.scale = scale
+        self.optimizer = optim.SGD(model.parameters(), lr=0.1)
+
+    def fit(self, loader):
+        losses = []
+        for x, y in loader:
+            self.optimizer.zero_grad()
+            loss = F.cross_entropy(self.model(x), y) / self.scale
+            loss.backward()
+            self.optimizer.step()
+            self.scale = self.scale + 1
+            losses.append(loss.item())
+        return losses
+
+
+def fit(model: Net, xs: torch.Tensor, ys: torch.Tensor):
+    pairs = list(zip(xs, ys))
+    first = train(Options(), model, pairs, optim.SGD(model.parameters(), lr=0.1))
+    return first + Trainer(model).fit(pairs)
+"""
+)
+
+
+def test_numbers_that_objects_hold_are_arguments(tmp_path: Path, compiled: list[str]) -> None:
+    converted, theirs, ours, model, twin = twins(HELD_NUMBERS, tmp_path)
+    assert "cached_train_step(options.divide, options.beta, x, y)" in converted.text
+    assert "cached_training_step(self.scale, x, y)" in converted.text
+    xs, ys = data(7)
+    want = theirs.fit(model, torch.tensor(xs), torch.tensor(ys))
+    np.testing.assert_allclose(ours.fit(twin, jnp.asarray(xs), jnp.asarray(ys)), want, rtol=TOLERANCE, atol=TOLERANCE)
+    assert compiled.count("jit(train_step)") == compiled.count("jit(training_step)") == 1

@@ -84,7 +84,7 @@ class _Look:
         if isinstance(node.value, ast.Name) and node.value.id == "self":
             cls = unit.tree.class_of(node)
             return cls is None or cls not in unit.classes or unit.classes[cls].is_module
-        return kind.tag == "Module" or not kind.known
+        return (kind.tag == "Module" and kind.name != "plain") or not kind.known
 
     def _reaches(self, node: ast.expr) -> bool:
         return any(root_name(node) == b.partition(".")[0] for b in self.bound)

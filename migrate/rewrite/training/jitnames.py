@@ -51,7 +51,8 @@ class Segment:
 
 
 def class_of(plan: Plan, segment: Segment, name: str, node: ast.Name | None = None) -> str:
-    """What a name is to the function: "free" (it may simply be read), "array" (an argument), "host" (neither)."""
+    """What a name is to the function: "free" (it may simply be read), "array" (an argument), "parts" (numbers that it
+    holds are arguments), "host" (none of these)."""
     unit = plan.unit
     scope = unit.scope(segment.block[segment.first]).lookup(name)
     if scope is None:
@@ -66,9 +67,10 @@ def class_of(plan: Plan, segment: Segment, name: str, node: ast.Name | None = No
     if node is not None and is_optimizer(unit, node):
         return "array"
     varies = _varies(unit, segment, bindings) or changes(plan, unit, name, scope, segment.top)
-    if kind.tag == "Module" and segment.nested and not varies and node is not None and not has_parameters(unit, node):
+    module = kind.tag == "Module" and kind.name not in ("plain", "super")
+    if module and segment.nested and not varies and node is not None and not has_parameters(unit, node):
         return "free"
-    if kind.tag == "Module" or (node is not None and is_model(unit, node)) or kind.is_tensor:
+    if module or (node is not None and is_model(unit, node)) or kind.is_tensor:
         return "array"
     if kind.tag in ("tuple", "list") and kind.items and all(k.is_tensor for k in kind.items):
         return "host" if changes(plan, unit, name, scope, None) else "array"
@@ -76,10 +78,12 @@ def class_of(plan: Plan, segment: Segment, name: str, node: ast.Name | None = No
     if segment.nested or scope.kind == "module":
         if not varies:
             return "free"
-        held = kind.tag in HELD or called
-        return "host" if held and not (kind.tag == "int" and _only_counts(unit, segment, name)) else "array"
     if kind.tag == "int" and _only_counts(unit, segment, name):
         return "array"
+    if called and _only_counts(unit, segment, name, parts=True):
+        return "parts"
+    if segment.nested or scope.kind == "module":
+        return "host" if kind.tag in HELD or called else "array"
     if kind.tag in HELD or kind.tag in ("Function", "torch") or called:
         return "host"
     looped = any(isinstance(unit.tree.parents.get(b.node), (*LOOPS, ast.Tuple, ast.Assign)) for b in bindings)
@@ -87,20 +91,24 @@ def class_of(plan: Plan, segment: Segment, name: str, node: ast.Name | None = No
     return "array" if kind.tag in _NUMBERS or looped or given else "host"
 
 
-def _only_counts(unit: Unit, segment: Segment, name: str) -> bool:
-    """Whether an int is only part of arithmetic that ends in a tensor, where a traced number gives the same: divided,
-    added, multiplied by a float or a tensor, the exponent of a float."""
+def _only_counts(unit: Unit, segment: Segment, name: str, *, parts: bool = False) -> bool:
+    """Whether a number, or with `parts` each attribute that is read of a name, is only used as `counts` has it."""
     found = False
     for stmt in segment.stmts:
         for node in ast.walk(stmt):
             if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load):
                 found = True
-                if not _counts(unit, node):
+                up = unit.tree.parents[node]
+                if parts and not (isinstance(up, ast.Attribute) and isinstance(up.ctx, ast.Load)):
+                    return False
+                if not counts(unit, up if parts else node):  # type: ignore[arg-type]
                     return False
     return found
 
 
-def _counts(unit: Unit, node: ast.expr) -> bool:
+def counts(unit: Unit, node: ast.expr) -> bool:
+    """Whether a number is part of arithmetic that ends in a tensor, where a traced number gives the same: divided,
+    added, multiplied by a float or a tensor, the exponent of a float."""
     while True:
         up = unit.tree.parents[node]
         if isinstance(up, ast.UnaryOp) and isinstance(up.op, (ast.USub, ast.UAdd)):

@@ -10,7 +10,7 @@ from ..plan import Plan
 from .caching import cached_loop
 from .clips import Clip
 from .flow import block_of, certain, uses
-from .jitnames import HELD, LOOPS, Segment, class_of, live_after
+from .jitnames import HELD, LOOPS, Segment, class_of, counts, live_after
 from .jitwriting import Names, Step, write_steps
 from .loops import fresh, gradient_names
 from .roles import function_of, is_model, is_optimizer
@@ -193,7 +193,12 @@ def _bound(plan: Plan, segment: Segment, updates: Sequence[Update]) -> Iterator[
     models = [ast.unparse(n) for n in nodes if is_model(plan.unit, n)]
     yield from dict.fromkeys([*models, *segment.models])
     yield from dict.fromkeys(ast.unparse(u.optimizer) for u in updates if not u.source.arrays)
-    yield from dict.fromkeys(ast.unparse(n) for n in nodes if plan.unit.kind(n).tag == "Module")
+    yield from dict.fromkeys(ast.unparse(n) for n in nodes if _is_module(plan, n))
+
+
+def _is_module(plan: Plan, node: ast.AST) -> bool:
+    kind = plan.unit.kind(node)
+    return kind.tag == "Module" and kind.name not in ("plain", "super")
 
 
 def _inside(plan: Plan, node: ast.AST, function: ast.AST) -> bool:
@@ -322,7 +327,7 @@ def _names(plan: Plan, segment: Segment, stmt: ast.stmt, made: set[str]) -> None
         where = f"line {line or unit.tree.position(unit.tree.start(node))[0]}: "
         if node.id == "self":
             up = unit.tree.parents[node]
-            if not isinstance(up, ast.Attribute) or not _held_array(plan, up):
+            if not isinstance(up, ast.Attribute) or not (_held_array(plan, up) or counts(unit, up)):
                 what = ast.unparse(up) if isinstance(up, ast.Attribute) else "self"
                 raise NotTraced(f"{where}`{what}` is no array or module")
         elif class_of(plan, segment, node.id, node) == "host":
@@ -331,4 +336,4 @@ def _names(plan: Plan, segment: Segment, stmt: ast.stmt, made: set[str]) -> None
 
 def _held_array(plan: Plan, node: ast.Attribute) -> bool:
     kind = plan.unit.kind(node)
-    return kind.is_tensor or kind.tag == "Module" or is_model(plan.unit, node) or is_optimizer(plan.unit, node)
+    return kind.is_tensor or _is_module(plan, node) or is_model(plan.unit, node) or is_optimizer(plan.unit, node)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..imports import KNOWN
@@ -110,7 +110,9 @@ def _texts(
     reads, writes = entry_reads(parsed), uses(parsed).writes
     inputs = [n for n in _in_order(parsed, reads) if n != "self" and not _is_free(plan, segment, n, transforms)]
     inputs.sort(key=lambda n: _rank(plan, segment, n))
-    given = [*_held(parsed), *inputs]
+    owners = {"self", *(n for n in inputs if _known(plan, segment, n) and class_of(plan, segment, n) == "parts")}
+    inputs = [n for n in inputs if n not in owners]
+    given = [*_held(parsed, owners), *inputs]
     given.sort(key=lambda text: segment.bound.index(text) if text in segment.bound else len(segment.bound))
     parameters = {text: _parameter(text, reads | writes) if "." in text else text for text in given}
     live = live_after(plan, segment)
@@ -163,12 +165,12 @@ def _code_above(plan: Plan, stmt: ast.stmt) -> bool:
     return bool(text) and not text.endswith(":") and not text.startswith("#")
 
 
-def _held(parsed: list[ast.stmt]) -> list[str]:
-    """The attributes of self that are read, in order."""
+def _held(parsed: list[ast.stmt], owners: Collection[str]) -> list[str]:
+    """The attributes of self, and of the other `owners`, that are read, in order."""
     found: dict[str, None] = {}
     for stmt in parsed:
         for node in ast.walk(stmt):
-            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in owners:
                 found[ast.unparse(node)] = None
     return list(found)
 
