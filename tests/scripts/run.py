@@ -22,7 +22,7 @@ import tempfile
 import tomllib
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -222,9 +222,13 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, default=ROOT / ".cache" / "scripts", help="where the repositories are")
     parser.add_argument("--keep", type=Path, help="keep what was written, one folder a script")
     parser.add_argument("--docs", action="store_true", help="write docs/scripts.md and its picture")
+    parser.add_argument("--rows", type=Path, help="a JSON file of rows: those of earlier runs stand in the page too")
     parser.add_argument("--timeout", type=int, default=600, help="seconds for each run")
     options = parser.parse_args()
     listed = tomllib.loads(options.list.read_text())
+    known: dict[str, Row] = {}
+    if options.rows is not None and options.rows.exists():
+        known = {name: Row(**row) for name, row in json.loads(options.rows.read_text()).items()}
     rows = []
     for name in options.names or listed:
         source = options.folder / listed[name]["repo"]
@@ -234,10 +238,14 @@ def main() -> int:
         row = judge(name, listed[name], source, options.keep, options.timeout)
         print(f"{row.name:34} {row.verdict:10} {row.error:8.1e}  {row.note}", flush=True)
         rows.append(row)
+        known[name] = row
+        if options.rows is not None:
+            options.rows.write_text(json.dumps({n: asdict(r) for n, r in known.items()}))
     print(Counter(r.verdict for r in rows))
     if options.docs:
-        (ROOT / "docs" / "scripts.md").write_text(page(rows))
-        draw(rows, ROOT / "docs" / "img" / "scripts.png")
+        shown = [known[name] for name in listed if name in known]
+        (ROOT / "docs" / "scripts.md").write_text(page(shown))
+        draw(shown, ROOT / "docs" / "img" / "scripts.png")
     return any(r.verdict in ("WRONG", "crash") for r in rows)
 
 
