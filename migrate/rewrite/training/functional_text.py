@@ -245,6 +245,8 @@ def unmark(plan: Plan, body: ast.AST, names: Collection[str]) -> None:
             plan.found("JM002", value, "torch.Tensor.requires_grad_", text)
         elif plan.unit.resolve(value.func) == VARIABLE and value.args:
             owner = value.args[0]
+            if isinstance(owner, ast.Name) and owner.id == target.id:
+                plan.lines[stmt] = lambda _: []  # `x = Variable(x, requires_grad=True)`
             plan.taken |= {value, value.func, *(n for k in value.keywords for n in ast.walk(k))}
             plan.whole[value] = Whole(lambda w, o=owner: w.text(o), level_of(owner), (owner,))  # type: ignore[misc]
             plan.found("JM002", value, VARIABLE, text)

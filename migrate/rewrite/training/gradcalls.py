@@ -129,7 +129,7 @@ def is_ones(unit: Unit, node: ast.expr) -> bool:
     """`torch.ones_like(y)`, `torch.ones(…).to(device)`: of whatever size, as it must be that of the output."""
     while isinstance(node, ast.Call):
         dotted = unit.resolve(node.func)
-        if dotted in _ONES:
+        if dotted in _ONES or _filled(node):
             return True
         if isinstance(node.func, ast.Attribute) and node.func.attr in _PLACED and dotted is None:
             node = node.func.value
@@ -138,6 +138,13 @@ def is_ones(unit: Unit, node: ast.expr) -> bool:
         else:
             return False
     return False
+
+
+def _filled(node: ast.Call) -> bool:
+    """`x.fill_(1.0)`."""
+    value = node.args[0] if len(node.args) == 1 and not node.keywords else None
+    named = isinstance(node.func, ast.Attribute) and node.func.attr == "fill_"
+    return named and isinstance(value, ast.Constant) and value.value == 1
 
 
 def bound_once(unit: Unit, node: ast.expr) -> ast.expr:
