@@ -365,3 +365,58 @@ def test_walks_that_are_not_followed_are_left(name: str) -> None:
     assert old in WALKS
     converted = convert(WALKS.replace(old, new, 1))
     assert any("JM208 training step left" in line for line in converted.left)
+
+
+ADVERSARIAL = (
+    WALKS[: WALKS.index("def logged")]
+    + """def fgsm(model: Net, x: torch.Tensor, y: torch.Tensor, epsilon):
+    x_adv = x.clone().detach().requires_grad_(True)
+    loss = F.cross_entropy(model(x_adv), y)
+    loss.backward()
+    return (x_adv + epsilon * x_adv.grad.sign()).detach()
+
+
+def train(model: Net, x: torch.Tensor, y: torch.Tensor):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    losses = []
+    for step in range(4):
+        x_adv = fgsm(model, x, y, 0.1)
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y) + F.cross_entropy(model(x_adv), y)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+"""
+)
+
+
+def test_adversarial_training(tmp_path: Path) -> None:
+    converted = convert(ADVERSARIAL)
+    assert converted.left == []
+    original, ours = under_torch(ADVERSARIAL), under_jax(converted, tmp_path)
+    model, twin = original.Net(), ours.Net(rngs=nnx.Rngs(0))
+    load_state_dict(twin, arrays(model.state_dict()))
+    rng = np.random.default_rng(5)
+    x, y = rng.random((5, 4), np.float32), rng.integers(0, 3, 5)
+    want = original.train(model, torch.tensor(x), torch.tensor(y))
+    np.testing.assert_allclose(ours.train(twin, jnp.array(x), jnp.array(y)), want, rtol=2e-5)
+    after = arrays(model.state_dict())
+    for key, value in state_dict(twin).items():
+        np.testing.assert_allclose(value, after[key], rtol=2e-4, atol=2e-6)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (
+            "        x_adv = fgsm(model, x, y, 0.1)\n        optimizer.zero_grad()\n",
+            "        optimizer.zero_grad()\n        x_adv = fgsm(model, x, y, 0.1)\n",
+        ),
+        ("        optimizer.zero_grad()\n", "        if step:\n            optimizer.zero_grad()\n"),
+    ],
+    ids=["it adds to the gradients", "not always set to zero"],
+)
+def test_an_attack_whose_gradients_stay_is_left(old: str, new: str) -> None:
+    assert old in ADVERSARIAL
+    assert any("acts on gradients" in line for line in convert(ADVERSARIAL.replace(old, new)).left)

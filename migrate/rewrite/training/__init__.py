@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 
 from ..plan import Plan, Whole
 from ..writer import Writer
+from .attacks import mark_attacks
 from .behind import find_threads, plan_threads
 from .closures import LBFGS, find_closures, plan_closure
 from .cutting import mark_cuts
@@ -40,6 +41,7 @@ def plan_training(plan: Plan) -> None:
     mark_cuts(plan.unit)
     plan_grad_calls(plan)
     optimizers = find_optimizers(plan)
+    mark_attacks(plan)
     threads = find_threads(plan, optimizers)
     closures, unread = find_closures(plan, optimizers)
     routines, alone, failed = _routines(plan, optimizers, {c.backward.value for c in closures} | set(unread))

@@ -9,6 +9,7 @@ import ast
 from collections.abc import Mapping, Sequence
 
 from ..plan import Plan
+from .attacks import attack_calls, zeroed_after
 from .between import Between
 from .clips import Clip, clip_call, read_clip
 from .events import CLEAN, FULL, Events, Node
@@ -227,7 +228,7 @@ class Reader:
 
     def _no_others(self, order: Sequence[str]) -> None:
         """Raise NotPlain when anything else in the function may touch these gradients."""
-        if stranger := stranger_in(self.unit, self.function, self.cleared):
+        if stranger := stranger_in(self.unit, self.function, [*self.cleared, *self._attacks(order)]):
             raise NotPlain(f"`{stranger}` acts on gradients, and that is not followed")
         trained = [m for s in self.source.values() for m in s.models]
         units = [u for t in order for u in self.source[t].models]
@@ -239,6 +240,13 @@ class Reader:
             for owner in node.owners:
                 if not self._apart(node, owner, units, trained):
                     raise NotPlain(f"`{owner}.zero_grad()` may be of these gradients or of a part of them")
+
+    def _attacks(self, order: Sequence[str]) -> list[ast.stmt]:
+        """The statements that call a function with a gradient of its own, after which all of these are set to zero."""
+        acts = {n.stmt for n in self.events.nodes if n.kind in ("backward", "step") and n.stmt is not None}
+        zeros = [{n.stmt for n in self.gradients[t].zeros if n.stmt is not None} for t in order]
+        stmts = [self.unit.tree.statement(c) for c in attack_calls(self.plan, self.function)]
+        return [s for s in stmts if all(zeroed_after(self.plan, s, z, acts) for z in zeros)]
 
     def _apart(self, node: Node, owner: str, units: Sequence[str], trained: Sequence[str]) -> bool:
         """Whether a zero_grad of `owner` leaves the gradients of the modules `units` alone."""

@@ -1,0 +1,69 @@
+"""Functions that take a gradient of their own and step nothing: adversarial examples, saliency.
+
+Torch adds to the gradients of the model's parameters too, which does not matter where those are set to zero next.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from ..plan import Plan
+from .callees import Function, called, is_backward
+from .flow import block_of, mark_cut
+from .roles import modules_called
+from .slices import depends
+from .sources import Source
+from .steps import backward_calls
+
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
+
+
+def attack_calls(plan: Plan, function: ast.AST) -> Iterator[ast.Call]:
+    """The calls in a function of such functions of the file."""
+    for node in ast.walk(function):
+        found = called(plan.unit, node) if isinstance(node, ast.Call) else None
+        if found is not None and found[1] is plan.unit and found[0] is not function and _attacks(found[0]):
+            yield node  # type: ignore[misc]
+
+
+def _attacks(function: Function) -> bool:
+    names = {n.func.attr for n in ast.walk(function) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)}
+    return any(is_backward(n) for n in ast.walk(function)) and "step" not in names
+
+
+def mark_attacks(plan: Plan) -> None:
+    """What such a function gives is cut off from the parameters, where nothing on the way to it calls a module."""
+    for function in dict.fromkeys(plan.unit.tree.function(c) or plan.unit.tree.root for c in backward_calls(plan.unit)):
+        for call in attack_calls(plan, function):
+            found = called(plan.unit, call)
+            if found is not None and _gives_constants(plan, found[0]):
+                mark_cut(call)
+
+
+def _gives_constants(plan: Plan, function: Function) -> bool:
+    returns = [n.value for n in ast.walk(function) if isinstance(n, ast.Return) and n.value is not None]
+    losses = [c.func.value for c in ast.walk(function) if is_backward(c)]  # type: ignore[attr-defined]
+    models = modules_called(plan, function, losses)
+    if not models or not returns:
+        return False
+    return not any(depends(plan, function, value, Source(tuple(models))) for value in returns) and not any(
+        modules_called(plan, function, [value]) for value in returns
+    )
+
+
+def zeroed_after(plan: Plan, stmt: ast.stmt, zeros: set[ast.stmt], acts: set[ast.stmt]) -> bool:
+    """Whether one of `zeros` runs after a statement, before anything of `acts` and in the same turn of its loop."""
+    parents = plan.unit.tree.parents
+    at: ast.AST = stmt
+    while isinstance(at, ast.stmt) and not isinstance(at, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        block = block_of(at, parents)
+        for later in block[block.index(at) + 1 :]:
+            if later in zeros:
+                return True
+            if any(n in acts or n in zeros for n in ast.walk(later)):
+                return False
+        at = parents[at]
+        if isinstance(at, _LOOPS):
+            return False
+    return False
