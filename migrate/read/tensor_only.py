@@ -112,7 +112,7 @@ def shows_tensor(node: ast.Call, unit: Unit) -> str:
     used = not isinstance(unit.tree.parents.get(node), ast.Expr)
     only = name in TENSOR_ONLY and not is_weak(node, unit.around)
     why = f"`.{name}` is called on it" if only or any(_is_torch(k, name, unit) for k in node.keywords) else ""
-    why = why or _given_a_type(node, unit) or form_shows_tensor(node, used, unit.around)
+    why = why or _given_a_type(node, unit) or form_shows_tensor(node, used, unit.around) or _gives_a_pair(node, unit)
     return why if why and _fits(node, name, unit.book) and not is_caught(node, unit) else ""
 
 
@@ -126,6 +126,21 @@ def may_show_tensor(node: ast.Call, unit: Unit) -> bool:
         return False
     used = not isinstance(unit.tree.parents.get(node), ast.Expr)
     return used and fits_weak(node) and _fits(node, node.func.attr, unit.book) and not is_caught(node, unit)
+
+
+_PAIRS = frozenset({"max", "min", "median", "mode", "sort", "cummax", "cummin"})
+
+
+def _gives_a_pair(node: ast.Call, unit: Unit) -> str:
+    """Whether `.values` or `.indices` of the result is read: NumPy's reductions give arrays, which have neither."""
+    assert isinstance(node.func, ast.Attribute)
+    name, up = node.func.attr, unit.tree.parents.get(node)
+    if name not in _PAIRS or unit.around.arrays or unit.around.owned is None or name in unit.around.methods:
+        return ""
+    read = isinstance(up, ast.Attribute) and up.attr in ("values", "indices") and isinstance(up.ctx, ast.Load)
+    outer = unit.tree.parents.get(up) if up is not None else None
+    called = isinstance(outer, ast.Call) and outer.func is up
+    return f"`.{up.attr}` of `.{name}()` is read" if read and not called and isinstance(up, ast.Attribute) else ""
 
 
 def _given_a_type(node: ast.Call, unit: Unit) -> str:
