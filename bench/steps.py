@@ -151,7 +151,7 @@ PROGRAMS = (
 
 WAYS = ("converted", "unbound", "hand", "bound")
 BINDING = "cached_step = nnx.cached_partial(train_step, model, optimizer)"
-LOOP = re.compile(r"^( *)(for [^\n]*:\n(?:(?!\1for )[^\n]*\n)*?[^\n]* = )train_step\(model, optimizer, ", re.MULTILINE)
+LOOP = re.compile(r"^( *)(for [^\n]*:\n(?:\1 +[^\n]*\n)*?\1 +[^\n]*= )train_step\(model, optimizer, ", re.MULTILINE)
 
 
 def load(text: str, name: str, folder: Path) -> ModuleType:
