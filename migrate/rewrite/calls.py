@@ -179,7 +179,7 @@ def _foreign_call(plan: Plan, node: ast.Call, dotted: str) -> None:
     """Packages that build on torch."""
     top = dotted.partition(".")[0]
     advice = packages().get(top) or packages().get(dotted.rpartition(".")[0])
-    row = plan.unit.book.find(dotted)
+    row = plan.unit.book.find(dotted) if not plan.project.holds(dotted) else None
     if row is not None and not _part_of_network(plan, node, dotted):
         plan.taken.add(node.func)
         apply(plan, row, node, dotted, None)

@@ -106,7 +106,7 @@ def plan_name(plan: Plan, node: ast.Name) -> None:
 
 def _has_rules(plan: Plan, dotted: str) -> bool:
     """Whether rules speak of a name: all of torch's, some of packages built on it."""
-    return dotted.startswith("torch.") or plan.unit.book.find(dotted) is not None
+    return dotted.startswith("torch.") or (plan.unit.book.find(dotted) is not None and not plan.project.holds(dotted))
 
 
 def _foreign_value(plan: Plan, node: ast.Attribute | ast.Name, dotted: str) -> None:

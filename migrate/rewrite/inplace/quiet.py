@@ -72,6 +72,9 @@ class QuietOnes:
         """A write to the memory of these parameters. Returns whether that is news."""
         quiet = self.found.setdefault(facts, Quiet(facts))
         quiet.through.add(through)
+        spec = facts.node.args
+        if starred := names - {a.arg for a in [*spec.posonlyargs, *spec.args, *spec.kwonlyargs]}:
+            quiet.problem = f"it may be given through `{min(starred)}`, which holds any arguments"
         before = len(quiet.params)
         quiet.params |= names
         return len(quiet.params) > before
