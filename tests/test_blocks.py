@@ -23,6 +23,9 @@ from jaxmigrate.layers.library.blocks import (
     to_2tuple,
     to_3tuple,
 )
+from jaxmigrate.project import convert_files
+from jaxmigrate.read.source import Source
+from jaxmigrate.rulebook import load_rules
 
 PROGRAM = """
 import torch
@@ -132,6 +135,15 @@ def test_a_model_that_imports_them_is_converted(tmp_path: Path) -> None:
     np.testing.assert_allclose(np.asarray(model(jnp.asarray(x.numpy()))), expected, rtol=1e-5, atol=1e-5)
     model.train()
     assert not np.allclose(np.asarray(model(jnp.asarray(x.numpy()))), expected)
+
+
+def test_a_copy_in_the_project_is_its_own() -> None:
+    own = "from torch import nn\nclass DropPath(nn.Module):\n    def forward(self, x):\n        return x * 2\n"
+    net = "from torch import nn\nfrom timm.layers import DropPath\nnet = nn.Sequential(DropPath())\n"
+    sources = [Source("timm/__init__.py", ""), Source("timm/layers.py", own), Source("net.py", net)]
+    run = convert_files(sources, load_rules())
+    assert "from timm.layers import DropPath" in run.outcomes[2].after
+    assert "DropPath" not in run.layer_file
 
 
 def drawn(mask: torch.Tensor, x: torch.Tensor, keep: float, scale: bool) -> np.ndarray:
