@@ -35,10 +35,10 @@ def line(source: str, *, head: str = "import torch\n\n\ndef f(x: torch.Tensor, f
         ("d = torch.device('cuda:1')", 'd = jax.devices("gpu")[1]'),
         ("d = torch.device('cuda', i)", 'd = jax.devices("gpu")[i]'),
         ("d = torch.device(f'cuda:{i}')", 'd = jax.devices("gpu")[i]'),
-        ("d = torch.device(flag)", 'd = jax.devices("gpu" if str(flag).startswith("cuda") else "cpu")[0]'),
+        ("d = torch.device(flag)", "d = device_of(flag)"),
         (
             "return torch.device(flag).type == 'cuda'",
-            'return jax.devices("gpu" if str(flag).startswith("cuda") else "cpu")[0].platform == \'gpu\'',
+            "return device_of(flag).platform == 'gpu'",
         ),
         (
             "d = torch.device('cpu'); return d.type in ('cuda', 'mps')",

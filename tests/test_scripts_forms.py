@@ -139,3 +139,28 @@ def test_initialisation_by_its_old_names() -> None:
     """
     run = run_both(source)
     assert run.same and not run.left, (run.error, run.left)
+
+
+def test_devices_by_names_that_are_known_when_the_program_runs() -> None:
+    source = """
+        import argparse
+
+        import torch
+        import torch.nn as nn
+
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--device", default="cpu")
+        args = parser.parse_args([])
+        device = torch.device(args.device)
+
+        def main():
+            net = nn.Linear(2, 1)
+            net.to(args.device)
+            nn.init.ones_(net.weight)
+            nn.init.zeros_(net.bias)
+            name = str(args.device)
+            y = torch.zeros(3, 2).to(name).to(device)
+            return net(torch.ones(3, 2).to(args.device)), y, y.to(args.device, torch.float32)
+    """
+    run = run_both(source)
+    assert run.same and not run.left, (run.error, run.left)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from ..read.source import hidden
 from .arraydevices import plan_array_devices, uses_of
-from .placement import DEFAULT, DROPPED, device_of, is_default_choice, is_device_position, is_dropped
+from .placement import DEFAULT, DROPPED, device_of, is_default_choice, is_device_position, is_dropped, may_be_name
 from .plan import Plan, Whole
 from .writer import Writer
 
@@ -250,7 +250,8 @@ def device_text(plan: Plan, link: ast.Call) -> Callable[[Writer], str] | None:
     value = values[0]
     if plan.unit.kind(value).tag in ("dtype", "Tensor", "Variable"):
         return None
-    found = None if isinstance(value, (ast.Name, ast.Attribute)) else device_of(plan, value)
+    plain = isinstance(value, (ast.Name, ast.Attribute)) and not may_be_name(plan.unit, value)
+    found = None if plain else device_of(plan, value)
 
     def build(writer: Writer) -> str:
         if is_dropped(plan.unit, value):

@@ -85,11 +85,20 @@ def device_of(plan: Plan, node: ast.expr, index: ast.expr | None = None) -> tupl
     if kind.tag == "int":
         return (lambda w: f'jax.devices("gpu")[{w.at_level(node, 1)}]'), ""
     if kind.tag in ("str", "unknown") and isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
-        text = 'jax.devices("gpu" if str({}).startswith("cuda") else "cpu")[0]'
-        return (
-            lambda w: text.format(w.at_level(node, 1))
-        ), "the first device of its kind: a number in the name is not looked at"
+        return named_device(plan, node), ""
     return None
+
+
+def named_device(plan: Plan, node: ast.expr) -> Callable[[Writer], str]:
+    """The device that a value names, which is known only when the program runs (`args.device`)."""
+    name = plan.layer("device_of")
+    return lambda w: f"{name}({w.at_level(node, 1)})"
+
+
+def may_be_name(unit: Unit, node: ast.expr) -> bool:
+    """Whether a value that stands for a device may be its name: a text, or an attribute of unknown kind."""
+    kind = unit.kind(node)
+    return kind.tag in ("str", "int") or (kind.tag == "unknown" and isinstance(node, (ast.Attribute, ast.Subscript)))
 
 
 def _choice(plan: Plan, node: ast.IfExp) -> tuple[Callable[[Writer], str], str] | None:

@@ -237,3 +237,4 @@ def _widen() -> None:
     library.from_numpy = lambda array: wide(from_numpy(array))
     library.tensor = lambda *args, **options: wide(tensor(*args, **options))
     library.Tensor.float = to_double
+    library.FloatTensor = torch.DoubleTensor

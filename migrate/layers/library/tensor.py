@@ -449,3 +449,13 @@ def legacy_tensor(*data, dtype):
     if isinstance(data[0], tuple):
         raise TypeError("torch takes its own shapes for sizes and other tuples for values: say which this is")
     return jnp.array(*data, dtype=dtype)
+
+
+def device_of(name):
+    """The jax.Device that torch's name of one means: "cuda:1" and 1 are the second GPU. A device is itself."""
+    if not isinstance(name, (str, int)):
+        return name
+    platform, _, index = str(name).partition(":")
+    if platform.isdigit():
+        platform, index = "cuda", platform
+    return jax.devices({"xpu": "gpu", "mps": "METAL"}.get(platform, platform))[int(index or 0)]

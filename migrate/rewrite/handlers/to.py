@@ -7,11 +7,12 @@ Good: `x.to(torch.float16)` -> `x.astype(jnp.float16)`; `x.to(y)` -> `x.astype(y
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 
 from ...rulebook.precedence import ATOM
 from ...rulebook.rows import Row
 from ..match import Refusal
-from ..placement import is_dropped
+from ..placement import is_dropped, may_be_name, named_device
 from ..plan import Plan, Whole
 from ..writer import Writer
 
@@ -61,8 +62,8 @@ def to(plan: Plan, row: Row, call: ast.Call, receiver: ast.expr | None) -> Whole
         return Refusal(
             "JM203", f"torch.Tensor.to: the device {device.value!r} is a string", 'Use torch.device("…") or drop it.'
         )
-    named = device is not None and plan.unit.kind(device).tag == "str"
-    return _whole(receiver, dtype, device, other, named=named)
+    named = named_device(plan, device) if device is not None and may_be_name(plan.unit, device) else None
+    return _whole(receiver, dtype, device, other, named)
 
 
 def _names_device(node: ast.expr) -> bool:
@@ -72,9 +73,13 @@ def _names_device(node: ast.expr) -> bool:
 
 
 def _whole(
-    receiver: ast.expr, dtype: ast.expr | None, device: ast.expr | None, other: ast.expr | None, *, named: bool = False
+    receiver: ast.expr,
+    dtype: ast.expr | None,
+    device: ast.expr | None,
+    other: ast.expr | None,
+    named: Callable[[Writer], str] | None,
 ) -> Whole:
-    """`named`: the device is a string."""
+    """`named` writes a device that is given by its name."""
     kept = tuple(n for n in (receiver, dtype, device, other) if n is not None)
 
     def build(writer: Writer) -> str:
@@ -89,8 +94,8 @@ def _whole(
         elif other is not None:
             text = f"{text}.astype({writer.at_level(other, ATOM)}.dtype)"
         if device is not None:
-            place = writer.at_level(device, ATOM if named else 1)
-            text = f"jax.device_put({text}, {f'jax.devices({place})[0]' if named else place})"
+            place = named(writer) if named is not None else writer.at_level(device, 1)
+            text = f"jax.device_put({text}, {place})"
         return text
 
     return Whole(build, ATOM, kept)
