@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import measure
@@ -16,6 +16,7 @@ from jaxmigrate.verify.run import compare_case, run_converted, run_original
 
 OPTIONS = VerifyOptions(steps=0, precisions=())
 TOGETHER = VerifyOptions(steps=0, precisions=(), divergence=False, timeout=300)
+COMPILED = replace(TOGETHER, eager=False)
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ def verified(
     return judged(name, converted, verify_pair(source, converted.output, cases, options).cases)
 
 
-def verify_together(programs: Sequence[Program]) -> list[measure.Measured]:
+def verify_together(programs: Sequence[Program], options: VerifyOptions = TOGETHER) -> list[measure.Measured]:
     """Verify many programs with one process for all originals and one for all conversions.
 
     A program that ends or stalls its process is run again by itself, and so are those that come after it.
@@ -50,28 +51,28 @@ def verify_together(programs: Sequence[Program]) -> list[measure.Measured]:
     done: list[measure.Measured] = []
     ready = [p for p in programs if not unreadable(p.name, p.converted)]
     while ready:
-        recorded = _record(ready)
+        recorded = _record(ready, options)
         broken = next((i for i, pair in enumerate(recorded) if any(r.running for r in pair)), len(ready))
         if broken == 0:
             broken = 1
         for program, (torch, jax) in zip(ready[:broken], recorded, strict=False):
-            report = compare_case(parse_case(program.example), torch, jax, TOGETHER)
+            report = compare_case(parse_case(program.example), torch, jax, options)
             done.append(judged(program.name, program.converted, [report]))
         ready = ready[broken:]
     by_name = {m.name: m for m in done}
     return [by_name.get(p.name) or unreadable(p.name, p.converted) or _missing(p) for p in programs]
 
 
-def _record(programs: Sequence[Program]) -> list[tuple[Recording, Recording]]:
+def _record(programs: Sequence[Program], options: VerifyOptions) -> list[tuple[Recording, Recording]]:
     with tempfile.TemporaryDirectory(prefix="jaxmigrate-verify-") as name:
         scratch = Path(name)
         cases = [parse_case(p.example) for p in programs]
-        torch = run_original([(p.source, c) for p, c in zip(programs, cases, strict=True)], TOGETHER, scratch / "torch")
+        torch = run_original([(p.source, c) for p, c in zip(programs, cases, strict=True)], options, scratch / "torch")
         items = [
             (p.converted.output, case, scratch / "torch" / str(i))
             for i, (p, case) in enumerate(zip(programs, cases, strict=True))
         ]
-        return list(zip(torch, run_converted(items, TOGETHER, scratch / "jax"), strict=True))
+        return list(zip(torch, run_converted(items, options, scratch / "jax"), strict=True))
 
 
 def _missing(program: Program) -> measure.Measured:

@@ -19,6 +19,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import measure
 from closure import lay_out
-from judged import Program, verify_together
+from judged import COMPILED, TOGETHER, Program, verify_together
 from quick import compile_cheaply
 from wild import commit, keep, kept, page
 
@@ -116,7 +118,14 @@ def start_with(names: tuple[str, ...], setup: str, folder: Path) -> None:
 
 
 def score(
-    package: str, programs: list[dict[str, Any]], listed: dict[str, Any], folder: Path | None, together: int, by: str
+    package: str,
+    programs: list[dict[str, Any]],
+    listed: dict[str, Any],
+    folder: Path | None,
+    together: int,
+    by: str,
+    *,
+    compiled: bool = False,
 ) -> list[measure.Measured]:
     """Convert and verify programs of a package; with `folder` everything stays in it. Results are printed and kept as
     they come, as those of the converter `by`: a run that is broken off loses little."""
@@ -127,7 +136,9 @@ def score(
         os.environ["PYTHONPATH"] = os.pathsep.join([str(folder / "site"), str(support(listed))])
         results: list[measure.Measured] = []
         for part in (prepared[i : i + together] for i in range(0, len(prepared), together)):
-            some = verify_together(part)
+            some = verify_together(part, COMPILED if compiled else TOGETHER)
+            if compiled:
+                some = [replace(r, errors=f"{r.errors} (compiled only)".strip()) for r in some]
             for result in some:
                 print(measure.row(result), flush=True)
             keep(some, by)
@@ -142,6 +153,9 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--together", type=int, default=4, help="programs that one pair of processes runs")
     parser.add_argument("--keep", type=Path, help="leave sources, converted files and reports in this folder")
+    parser.add_argument(
+        "--compiled-only", action="store_true", help="run under jit only, in half the time; rows say so"
+    )
     parser.add_argument("--docs", action="store_true", help="write docs/wild.md, from these results and those kept")
     args = parser.parse_args()
     compile_cheaply()
@@ -155,7 +169,7 @@ def main() -> int:
     results = []
     with concurrent.futures.ProcessPoolExecutor(args.jobs) as pool:
         settings = (itertools.repeat(setting) for setting in (listed, args.keep, args.together, converter))
-        for some in pool.map(score, *zip(*jobs, strict=True), *settings):
+        for some in pool.map(partial(score, compiled=args.compiled_only), *zip(*jobs, strict=True), *settings):
             results += some
     print(f"{measure.totals(results)}; {time.monotonic() - start:.0f} s")
     if args.docs:
