@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import measure
 from closure import lay_out
-from judged import COMPILED, TOGETHER, Program, verify_together
+from judged import COMPILED, Program, verify_together
 from quick import compile_cheaply
 from wild import commit, keep, kept, page
 
@@ -136,14 +136,20 @@ def score(
         os.environ["PYTHONPATH"] = os.pathsep.join([str(folder / "site"), str(support(listed))])
         results: list[measure.Measured] = []
         for part in (prepared[i : i + together] for i in range(0, len(prepared), together)):
-            some = verify_together(part, COMPILED if compiled else TOGETHER)
-            if compiled:
-                some = [replace(r, errors=f"{r.errors} (compiled only)".strip()) for r in some]
+            some = verify_compiled(part) if compiled else verify_together(part)
             for result in some:
                 print(measure.row(result), flush=True)
             keep(some, by)
             results += some
         return results
+
+
+def verify_compiled(programs: list[Program]) -> list[measure.Measured]:
+    """The verdicts under jit alone, which say so; what is not equal there is run again in full."""
+    some = verify_together(programs, COMPILED)
+    again = [p for p, r in zip(programs, some, strict=True) if r.verdict != "equal"]
+    full = {r.name: r for r in verify_together(again)} if again else {}
+    return [full.get(r.name) or replace(r, errors=f"{r.errors} (compiled only)") for r in some]
 
 
 def main() -> int:
