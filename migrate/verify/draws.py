@@ -23,7 +23,7 @@ class Draws:
         self.taken = 0
         self._left: dict[tuple[str, tuple[int, ...]], deque[np.ndarray]] = defaultdict(deque)
         for name, value in (arrays or {}).items():
-            self._left[name.partition(" ")[2], value.shape].append(value)
+            self._left[name.partition(" ")[2], _bare(value.shape)].append(value)
 
     def note(self, kind: str, value: Any) -> None:
         """Write a draw down."""
@@ -31,9 +31,15 @@ class Draws:
 
     def take(self, kind: str, shape: tuple[int, ...]) -> np.ndarray | None:
         """The next draw of this kind and shape, or None, which is noted as missing."""
-        waiting = self._left[kind, tuple(shape)]
+        waiting = self._left[kind, _bare(shape)]
         if waiting:
             self.taken += 1
-            return waiting.popleft()
+            return waiting.popleft().reshape(shape)
         self.missing.append(f"{kind} {tuple(shape)}")
         return None
+
+
+def _bare(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """A shape without ones at its end: a mask of channels is (N, C) in one program and (N, C, 1, 1) in another."""
+    end = max((i + 1 for i, n in enumerate(shape) if n != 1), default=0)
+    return tuple(shape[:end])
