@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 
 _FUNCTIONS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
-_SDPA = ("query", "key", "value", "attn_mask", "dropout_p")
+_SDPA = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 
 
 class Dropouts:

@@ -77,7 +77,7 @@ def page(listed: Mapping[str, Any], everything: Results) -> str:
         *_commits([converter for converter, _ in measured]),
         "",
     ]
-    reasons = Counter(name for r in results if r.verdict != "equal" for name in dict.fromkeys(r.left))
+    reasons = Counter(name for r in results if r.verdict != "equal" for name in dict.fromkeys(r.left) if name != "…")
     tail = ["", "What was left most often in the models that are not equal:", ""]
     tail += [f"- {name}: {count}" for name, count in reasons.most_common(25)]
     return "\n".join([*head, *_table(results), *(tail if reasons else []), ""])
