@@ -164,3 +164,29 @@ def test_devices_by_names_that_are_known_when_the_program_runs() -> None:
     """
     run = run_both(source)
     assert run.same and not run.left, (run.error, run.left)
+
+
+def test_items_of_a_parameter_list_are_read_as_arrays() -> None:
+    source = """
+        import torch
+        from torch import nn
+        from einops import repeat
+
+        class Net(nn.Module):
+            def __init__(self, n):
+                super().__init__()
+                self.layers = nn.ModuleList([nn.Identity() for _ in range(2)])
+                self.tokens = nn.ParameterList([nn.Parameter(torch.full((n,), float(i + 1))) for i in range(2)])
+
+            def forward(self, x):
+                for t in self.tokens:
+                    x = x + repeat(t, "d -> b d", b=x.shape[0])
+                for i, (layer, t) in enumerate(zip(self.layers, self.tokens)):
+                    x = layer(x) * repeat(t, "d -> b d", b=x.shape[0]) + i * self.tokens[0]
+                return x
+
+        def main():
+            return Net(3)(torch.ones(2, 3))
+    """
+    run = run_both(source)
+    assert run.same and not run.left, (run.error, run.left)

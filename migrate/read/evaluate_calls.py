@@ -229,6 +229,8 @@ class Calls:
             return VARIABLE.because("a parameter" if dotted.endswith("Parameter") else "register_buffer")
         if row is None:
             return UNKNOWN
+        if dotted == "torch.nn.ParameterList":
+            return Kind("Module", "", (VARIABLE,), why="constructed")
         if row.get("gives") in ("same", "input") and args:
             return args[0]
         if dotted in ("torch.utils.data.DataLoader",):

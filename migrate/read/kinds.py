@@ -54,6 +54,8 @@ class Kind:
             return INT
         if self.tag == "Loader":
             return Kind("tuple", "batch", (TENSOR,), why="a batch of a DataLoader")
+        if self.tag == "Module" and not self.name and self.items:  # a ParameterList
+            return self.items[0]
         if self.tag == "Module" and self.name in CONTAINERS:
             return join_all(self.items) if self.items else MODULE
         if self.tag in ("list", "dict") or (self.tag == "tuple" and self.name in ("*", "batch")):
