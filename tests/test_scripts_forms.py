@@ -190,3 +190,23 @@ def test_items_of_a_parameter_list_are_read_as_arrays() -> None:
     """
     run = run_both(source)
     assert run.same and not run.left, (run.error, run.left)
+
+
+def test_a_buffer_that_is_an_index_is_read() -> None:
+    source = """
+        import torch
+        from torch import nn
+
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.register_buffer("at", torch.tensor([2, 0]), persistent=False)
+
+            def forward(self, x):
+                return x[self.at] + x[:, self.at].sum() + self.at[0]
+
+        def main():
+            return Net()(torch.arange(9.0).view(3, 3))
+    """
+    run = run_both(source)
+    assert run.same and not run.left, (run.error, run.left)

@@ -144,11 +144,6 @@ REPORTED = {
         def f(found, form): return found.expand(form)
         def main(): return run(f, re.match("(a)", "a"), r"\\1!")
     """,
-    "a module that is cast": """
-        import torch.nn as nn
-        def cast(x): return x.double()
-        def main(): return str(cast(nn.Linear(1, 1)).weight.dtype)
-    """,
     "NumPy's maximum along an axis": """
         import numpy as np
         def f(x): return x.max(0)

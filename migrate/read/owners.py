@@ -29,6 +29,7 @@ _STANDARD: Mapping[str, str] = {
     "mmap": "resize size",
     "multiprocessing": "detach",
     "pathlib": "absolute",
+    "pstats": "add",
     "pipes": "clone",
     "re": "sub expand",
     "socket": "detach",

@@ -118,7 +118,9 @@ def _wants_value(plan: Plan, node: ast.expr) -> bool:
             and _is_method(plan, parent)
         )
     if isinstance(parent, ast.Subscript):
-        return False
+        return parent.slice is node
+    if isinstance(parent, ast.Tuple) and isinstance(up := plan.unit.tree.parents.get(parent), ast.Subscript):
+        return up.slice is parent
     if isinstance(parent, ast.Compare):
         return not any(isinstance(op, (ast.Is, ast.IsNot, ast.In, ast.NotIn)) for op in parent.ops)
     if isinstance(parent, (ast.BinOp, ast.UnaryOp, ast.Starred)):
