@@ -1,4 +1,4 @@
-"""Forms that public training scripts have, each run in both frameworks."""
+"""Forms that public models and training scripts have, each run in both frameworks."""
 
 from __future__ import annotations
 
@@ -210,3 +210,63 @@ def test_a_buffer_that_is_an_index_is_read() -> None:
     """
     run = run_both(source)
     assert run.same and not run.left, (run.error, run.left)
+
+
+MIXINS = """
+import torch
+from torch import nn
+
+
+class Base(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(3, 3)
+
+    def forward(self, x):
+        return self.fc(x)
+
+
+class Twice:
+    def forward(self, x, *args):
+        return 2 * super().forward(x, *args)
+
+    def again(self, x):
+        return self.forward(self.forward(x))
+
+
+class Double(Twice, Base):
+    pass
+
+
+class Mixin:
+    def forward(self, x, token=None):
+        return self.fc(x) * (1 if token is None else token)
+
+
+class Both(Mixin, Base):
+    def extra(self):
+        return 1
+
+
+class Last(Both):
+    def forward(self, x):
+        return super().forward(x, torch.full((), 2.0))
+
+
+def main():
+    net = Last()
+    nn.init.ones_(net.fc.weight)
+    nn.init.zeros_(net.fc.bias)
+    double = Double()
+    nn.init.ones_(double.fc.weight)
+    nn.init.zeros_(double.fc.bias)
+    both = Both()
+    both.load_state_dict(net.state_dict())
+    return net(torch.ones(1, 3)), both(torch.ones(1, 3), 3.0), double.again(torch.ones(1, 3)), both.forward(torch.ones(1, 3))
+"""
+
+
+def test_mixins_give_modules_their_forward() -> None:
+    """A class that is no module is the first base: its `forward` is what a call runs."""
+    run = run_both(MIXINS)
+    assert run.same and not run.left, (run.error, run.outcome.after)

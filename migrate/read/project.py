@@ -65,6 +65,12 @@ class Project:
                     return use
         return None
 
+    @cached_property
+    def mixins(self) -> frozenset[ClassFacts]:
+        """Classes that are no modules themselves and of which modules are made: `class Net(Mixin, nn.Module)`."""
+        modules = [cls for unit in self.units for cls in unit.classes.values() if cls.is_module]
+        return frozenset(base for cls in modules for base in cls.lineage()[1:] if not base.is_module)
+
     def imported_by(self, unit: Unit) -> set[Unit]:
         """The units that `unit` imports from, star imports included."""
         targets = {b.target for s in unit.scopes.of.values() for bs in s.bindings.values() for b in bs if b.target}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from ...read.facts import ClassFacts, FunctionFacts
+from ...read.kinds import Kind
 from ...rulebook.precedence import ATOM, NOT
 from ..plan import Plan, Whole
 from ..signature_edit import add_keyword_parameter
@@ -16,6 +17,8 @@ RNGS = "rngs: nnx.Rngs"
 def plan_classes(plan: Plan) -> None:
     """Rewrite every module class of the file."""
     for node, facts in plan.unit.classes.items():
+        if facts in plan.project.mixins:
+            _forward(plan, facts)
         if not facts.is_module:
             continue
         _bases(plan, node)
@@ -125,7 +128,9 @@ def _forward_calls(plan: Plan) -> None:
         if node.attr != "forward":
             continue
         kind = plan.unit.kind(node.value)
-        if kind.tag not in ("Module", "Class") or kind.name == "plain":
+        if _in_mixin(plan, node.value):
+            kind = Kind("Module", "super" if isinstance(node.value, ast.Call) else "", why="a mixin of modules")
+        elif kind.tag not in ("Module", "Class") or kind.name == "plain":
             continue
         end = tree.end(node)
         called = isinstance(tree.parents.get(node), ast.Call) and tree.parents[node].func is node  # type: ignore[attr-defined]
@@ -137,6 +142,18 @@ def _forward_calls(plan: Plan) -> None:
         if called:
             plan.taken.add(tree.parents[node])
         plan.found("JM002", node, "torch.nn.Module.forward", "forward -> __call__", evidence=kind.why)
+
+
+def _in_mixin(plan: Plan, receiver: ast.expr) -> bool:
+    """Whether this is `self` or `super()` in a class that modules are made of."""
+    cls = plan.unit.tree.class_of(receiver)
+    if cls is None or plan.unit.classes[cls] not in plan.project.mixins:
+        return False
+    if isinstance(receiver, ast.Call):
+        return plan.unit.resolve(receiver.func) == "builtins.super"
+    function = plan.unit.tree.function(receiver)
+    first = function.args.args[:1] if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) else []
+    return isinstance(receiver, ast.Name) and [a.arg for a in first] == [receiver.id]
 
 
 def _super_calls(plan: Plan, facts: ClassFacts) -> None:
