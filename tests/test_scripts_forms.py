@@ -262,7 +262,8 @@ def main():
     nn.init.zeros_(double.fc.bias)
     both = Both()
     both.load_state_dict(net.state_dict())
-    return net(torch.ones(1, 3)), both(torch.ones(1, 3), 3.0), double.again(torch.ones(1, 3)), both.forward(torch.ones(1, 3))
+    x = torch.ones(1, 3)
+    return net(x), both(x, 3.0), double.again(x), both.forward(x)
 """
 
 
