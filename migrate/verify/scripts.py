@@ -78,7 +78,9 @@ def _report(runs: Runs, torch: Step, jax: dict[Any, Step]) -> CaseReport:
     stages += [_losses(torch, step, mode, runs.options) for mode, step in jax.items()]
     if any(s.verdict == "different" and s.max_rel is not None for s in stages):
         stages = _explained(runs, torch, stages)
-    curves = {"torch": torch.facts["losses"]} | {f"JAX, {m}": s.facts["losses"] for m, s in jax.items() if not s.error}
+    made = {f"JAX, {mode}": step.facts["losses"] for mode, step in jax.items() if not step.error}
+    want = _comparable(torch.facts["losses"], torch.facts["sums"], next(iter(made.values()), []))
+    curves = {"torch": want} | {name: values[: len(want)] for name, values in made.items()}
     shown = tuple((curve, tuple(values)) for curve, values in curves.items() if values)
     return CaseReport(name, tuple(stages), curves=shown)
 
