@@ -92,7 +92,13 @@ def test_assignments_that_have_nothing_left_to_do_go() -> None:
                 y = y.contiguous()
             values, _ = (net(x) * 0 + 1).max(1)
             x, y = x.exp(), y.cpu()
-            return x, y, values
+            return x, y, values, Held.x
+
+        ones = torch.ones(2)
+
+        class Held:
+            ones = ones.contiguous()
+            x = ones
     """
     run = run_both(source)
     assert run.same, run.error
@@ -248,6 +254,10 @@ class Both(Mixin, Base):
         return 1
 
 
+class Plain(Mixin):
+    fc = torch.abs
+
+
 class Last(Both):
     def forward(self, x):
         return super().forward(x, torch.full((), 2.0))
@@ -263,7 +273,7 @@ def main():
     both = Both()
     both.load_state_dict(net.state_dict())
     x = torch.ones(1, 3)
-    return net(x), both(x, 3.0), double.again(x), both.forward(x)
+    return net(x), both(x, 3.0), double.again(x), both.forward(x), Plain().forward(-x, 2)
 """
 
 

@@ -244,7 +244,11 @@ class Calls:
                 self.flow.record_arguments(init, node, args, keywords)
             if cls.facts.is_module:
                 return Kind("Module", cls.facts.layer_base, facts=cls.facts, why="constructed")
-            return Kind("Module", "plain", facts=cls.facts) if cls.facts.attributes or cls.facts.methods else OTHER
+            return (
+                Kind("Module", "plain", facts=cls.facts)
+                if any(c.attributes or c.methods for c in cls.facts.lineage())
+                else OTHER
+            )
         if cls.name in CONTAINERS:
             keys, members = self._keyed_members(node) if cls.name == "torch.nn.ModuleDict" else ((), ())
             return Kind(

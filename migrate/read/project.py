@@ -127,6 +127,9 @@ def open_project(sources: Sequence[Source], book: RuleBook) -> tuple[Project, di
             units.append(open_unit(source, book, module, is_package))
         except (SyntaxError, RecursionError, ValueError) as error:
             errors[source.path] = error if isinstance(error, SyntaxError) else SyntaxError(str(error))
+    sets_default = any("set_default_dtype" in s.text or "set_default_tensor_type" in s.text for s in sources)
+    for unit in units:
+        unit.sets_default = sets_default
     follow_siblings(units)
     reexports = find_reexports(units)
     for unit in units if reexports else ():

@@ -22,7 +22,8 @@ class Unit:
     `fault` says what went wrong there; `around` which other types the project could mean by a method's name;
     `opaque` are nodes that nobody looks into; `taken` are the calls whose receiver is a tensor only if what they become
     does not raise (taken.py);
-    `reexports` the names of the project that are torch's, `starred` what star imports bring from the project."""
+    `reexports` the names of the project that are torch's, `starred` what star imports bring from the project;
+    `sets_default` says that some file of the run sets torch's default type."""
 
     source: Source
     tree: Tree
@@ -35,6 +36,7 @@ class Unit:
     taken: set[ast.AST] = field(default_factory=set)
     reexports: Mapping[str, str] = field(default_factory=dict)
     starred: Mapping[str, str] = field(default_factory=dict)
+    sets_default: bool = False
     kinds: dict[ast.AST, Kind] = field(default_factory=dict)
     classes: dict[ast.ClassDef, ClassFacts] = field(default_factory=dict)
     functions: dict[ast.AST, FunctionFacts] = field(default_factory=dict)
@@ -92,7 +94,7 @@ class Unit:
         call = self.tree.parents.get(node)
         if not isinstance(call, ast.Call):
             return name
-        if name == "torch.Tensor" and call.func is node and "set_default" not in self.tree.text:
+        if name == "torch.Tensor" and call.func is node and not self.sets_default:
             return "torch.FloatTensor"
         cast = isinstance(call.func, ast.Attribute) and call.func.attr == "type" and call.args == [node]
         return TENSOR_TYPES.get(name, name) if cast and not call.keywords else name
@@ -136,7 +138,7 @@ class Unit:
         """`torch.FloatTensor` for it, for `torch.cuda.FloatTensor` and for a choice between the two; else None."""
         if isinstance(node, ast.IfExp):
             names = {self.tensor_type(node.body), self.tensor_type(node.orelse)}
-            if names != {None} and None in names and "set_default" not in self.tree.text:
+            if names != {None} and None in names and not self.sets_default:
                 if "torch.Tensor" in (self.resolve(node.body), self.resolve(node.orelse)):
                     names.discard(None)
             return names.pop() if len(names) == 1 else None

@@ -10,9 +10,12 @@ from .writer import Writer
 
 
 def plan_self_assignments(plan: Plan) -> None:
-    """Drop an assignment that would bind each of its names to itself. Asked last, when every value is decided."""
+    """Drop an assignment that would bind each of its names to itself. Asked last, when every value is decided.
+
+    One in a class body gives the class an attribute.
+    """
     for stmt in plan.unit.tree.all(ast.Assign):
-        pairs = _pairs(stmt)
+        pairs = _pairs(stmt) if plan.unit.scope(stmt).kind != "class" else []
         if pairs and stmt not in plan.lines and plan.alone(stmt) and any(value in plan.whole for _, value in pairs):
             plan.lines[stmt] = _lines(plan, stmt, pairs)
 

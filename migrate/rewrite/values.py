@@ -187,8 +187,13 @@ def _function_value(plan: Plan, row: Row, node: ast.expr, dotted: str) -> None:
     if found is None:
         plan.found("JM203", node, dotted, f"{dotted} is not converted as a value", rule=row.name)
         return
-    plan.replace(node, *found)
-    plan.found("JM001", node, dotted, f"{dotted} -> {found[0]}", rule=row.name)
+    text, level = found
+    if plan.unit.scope(node).kind == "class" and isinstance(
+        plan.unit.tree.parents.get(node), (ast.Assign, ast.AnnAssign)
+    ):
+        text, level = f"staticmethod({text})", ATOM  # torch's are built in and not bound to the object, JAX's would be
+    plan.replace(node, text, level)
+    plan.found("JM001", node, dotted, f"{dotted} -> {text}", rule=row.name)
 
 
 def function_text(plan: Plan, row: Row) -> tuple[str, int] | None:

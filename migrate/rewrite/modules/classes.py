@@ -130,7 +130,7 @@ def _forward_calls(plan: Plan) -> None:
         kind = plan.unit.kind(node.value)
         if _in_mixin(plan, node.value):
             kind = Kind("Module", "super" if isinstance(node.value, ast.Call) else "", why="a mixin of modules")
-        elif kind.tag not in ("Module", "Class") or kind.name == "plain":
+        elif kind.tag not in ("Module", "Class") or (kind.name == "plain" and not _of_mixin(plan, kind)):
             continue
         end = tree.end(node)
         called = isinstance(tree.parents.get(node), ast.Call) and tree.parents[node].func is node  # type: ignore[attr-defined]
@@ -154,6 +154,12 @@ def _in_mixin(plan: Plan, receiver: ast.expr) -> bool:
     function = plan.unit.tree.function(receiver)
     first = function.args.args[:1] if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) else []
     return isinstance(receiver, ast.Name) and [a.arg for a in first] == [receiver.id]
+
+
+def _of_mixin(plan: Plan, kind: Kind) -> bool:
+    """Whether this is an object of the project whose `forward` is that of such a class."""
+    forward = kind.facts.method("forward") if isinstance(kind.facts, ClassFacts) else None
+    return forward is not None and forward.owner in plan.project.mixins
 
 
 def _super_calls(plan: Plan, facts: ClassFacts) -> None:
