@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from .verify.loading import root as import_root
+
 
 def with_local_imports(file: Path) -> tuple[Path, list[Path]]:
     """The folder that imports start from, and `file` with every project file that its imports may load.
@@ -13,9 +15,7 @@ def with_local_imports(file: Path) -> tuple[Path, list[Path]]:
     Imports are found in the text, also those inside functions; what lies outside of the folder is not the project's.
     """
     file = file.resolve()
-    root = file.parent
-    while (root / "__init__.py").is_file():
-        root = root.parent
+    root = import_root(file)
     found: list[Path] = []
     todo = [file]
     while todo:
@@ -24,7 +24,7 @@ def with_local_imports(file: Path) -> tuple[Path, list[Path]]:
             continue
         found.append(path)
         package = path.relative_to(root).parent.parts
-        for name in _imported(path, package):
+        for name in imported_names(path, package):
             todo += _files(root, name)
     return root, found
 
@@ -42,8 +42,11 @@ def _files(root: Path, name: tuple[str, ...]) -> Iterator[Path]:
             yield init
 
 
-def _imported(file: Path, package: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """Every dotted name that an import of the file may load: `from a.b import c` gives a.b.c and a.b."""
+def imported_names(file: Path, package: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """Every dotted name that an import of the file may load: `from a.b import c` gives a.b.c and a.b.
+
+    `package` is the dotted name of the package that the file lies in. A file that does not parse imports nothing.
+    """
     try:
         tree = ast.parse(file.read_bytes())
     except (OSError, SyntaxError, ValueError):

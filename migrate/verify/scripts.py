@@ -112,12 +112,13 @@ def _losses(torch: Step, jax: Step, mode: str, options: VerifyOptions) -> Stage:
         return replace(stage, verdict="different", detail=f"the converted script differentiates {len(got)} losses")
     errors = distances(want, got[: len(want)])
     at = max(range(len(errors)), key=errors.__getitem__)
-    if missing := jax.facts["missing"] if errors[at] > TOLERANCE else []:
+    allowed = stage.tolerance or TOLERANCE
+    if missing := jax.facts["missing"] if errors[at] > allowed else []:
         detail = f"they differ, and {len(missing)} random draws have no counterpart in torch ({missing[0]})"
         return replace(stage, verdict="not run", max_rel=errors[at], detail=detail)
     return replace(
         stage,
-        verdict="equal" if errors[at] <= (stage.tolerance or TOLERANCE) else "different",
+        verdict="equal" if errors[at] <= allowed else "different",
         max_abs=max(abs(a - b) for a, b in zip(want, got, strict=False)),
         max_rel=errors[at],
         worst=f"loss {at + 1}: {want[at]:.7g} in torch, {got[at]:.7g} in JAX",

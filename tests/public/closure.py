@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+
+from jaxmigrate.local_imports import imported_names
 
 
 def lay_out(roots: Sequence[Path], file: str, target: Path) -> list[Path]:
@@ -21,7 +22,7 @@ def lay_out(roots: Sequence[Path], file: str, target: Path) -> list[Path]:
         if str(relative) in needed:
             continue
         needed[str(relative)] = root
-        for parts in _imports((root / relative).read_text(encoding="utf-8"), relative):
+        for parts in imported_names(root / relative, relative.parent.parts):
             found = _module(roots, parts)
             if found is not None:
                 todo.append(found)
@@ -51,19 +52,3 @@ def _module(roots: Sequence[Path], parts: tuple[str, ...]) -> tuple[Path, Path] 
         if (root / path / "__init__.py").is_file():
             return root, path / "__init__.py"
     return None
-
-
-def _imports(text: str, relative: Path) -> Iterator[tuple[str, ...]]:
-    """Every dotted name that an import of the file may load: `from a.b import c` gives a.b.c and a.b."""
-    package = relative.parent.parts
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Import):
-            yield from (tuple(alias.name.split(".")) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = package[: len(package) - node.level + 1] if node.level else ()
-            base = (*base, *(node.module.split(".") if node.module else ()))
-            submodules = {alias.name for alias in node.names}
-            for name in submodules:
-                yield (*base, name)
-            if base:
-                yield base
