@@ -206,3 +206,15 @@ def test_scripts_import_what_lies_beside_them(tmp_path: Path, monkeypatch: pytes
     assert "net = Net(3, 2, rngs=nnx.Rngs(" in (tmp_path / "out/one/train.py").read_text()
     assert ".cuda()" not in (tmp_path / "out/one/train.py").read_text()
     assert "print(net.cuda(), jnp.ones((2,)))" in (tmp_path / "out/two/train.py").read_text()
+
+
+def test_a_default_type_set_in_one_file_counts_in_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`torch.Tensor(…)` is float64 then, which no file without the call shows."""
+    library = "import torch\n\n\ndef make():\n    return torch.Tensor([1.0])\n"
+    lay_out(tmp_path / "in", {"lib.py": library, "main.py": "import torch\n\ntorch.set_default_dtype(torch.float64)\n"})
+    lay_out(tmp_path / "alone", {"lib.py": library})
+    monkeypatch.chdir(tmp_path)
+    assert main(["convert", "alone", "-o", "out1"]) == 0
+    assert "jnp.array([1.0], dtype=jnp.float32)" in (tmp_path / "out1/lib.py").read_text()
+    main(["convert", "in", "-o", "out2", "--fail-on", "never"])
+    assert "# TODO(jaxmigrate JM202)" in (tmp_path / "out2/lib.py").read_text()

@@ -98,7 +98,8 @@ def _draws(torch: Step, jax: Step) -> Stage:
 
 def _losses(torch: Step, jax: Step, mode: str, options: VerifyOptions) -> Stage:
     """The losses of one way to run against torch's."""
-    stage = Stage("losses", mode, "failed", tolerance=options.tolerance or TOLERANCE)
+    allowed = _tolerance(options)
+    stage = Stage("losses", mode, "failed", tolerance=allowed)
     if "callback" in jax.error:  # JAX gives draws to a compiled step by a call back, which vmap cannot take
         return replace(stage, verdict="not run", detail=f"draws of this compiled step cannot be given: {jax.error}")
     if jax.error:
@@ -112,7 +113,6 @@ def _losses(torch: Step, jax: Step, mode: str, options: VerifyOptions) -> Stage:
         return replace(stage, verdict="different", detail=f"the converted script differentiates {len(got)} losses")
     errors = distances(want, got[: len(want)])
     at = max(range(len(errors)), key=errors.__getitem__)
-    allowed = stage.tolerance or TOLERANCE
     if missing := jax.facts["missing"] if errors[at] > allowed else []:
         detail = f"they differ, and {len(missing)} random draws have no counterpart in torch ({missing[0]})"
         return replace(stage, verdict="not run", max_rel=errors[at], detail=detail)
@@ -123,6 +123,10 @@ def _losses(torch: Step, jax: Step, mode: str, options: VerifyOptions) -> Stage:
         max_rel=errors[at],
         worst=f"loss {at + 1}: {want[at]:.7g} in torch, {got[at]:.7g} in JAX",
     )
+
+
+def _tolerance(options: VerifyOptions) -> float:
+    return TOLERANCE if options.tolerance is None else options.tolerance
 
 
 def _comparable(losses: list[float], sums: list[float], got: list[float]) -> list[float]:
@@ -149,7 +153,7 @@ def _explained(runs: Runs, torch: Step, stages: list[Stage]) -> list[Stage]:
     ]
     judged.append(Stage("float64", "torch", "holds", "torch against itself", max_rel=own, detail="rounding alone"))
     if any(s.verdict == "different" for s in judged):
-        judged += _without_bias(runs, torch, max(OWN * own, runs.options.tolerance or TOLERANCE))
+        judged += _without_bias(runs, torch, max(OWN * own, _tolerance(runs.options)))
     return judged
 
 
