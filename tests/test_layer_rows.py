@@ -72,3 +72,10 @@ def test_options_that_the_library_lacks_may_not_hide_in_stars() -> None:
     made = convert(source.format("ReLU"))
     assert "JM207" not in made.codes() and 'ReLU(**{k: v for k, v in options.items() if k != "inplace"})' in made.text
     assert "JM207" not in convert(source.format("Linear")).codes()
+
+
+def test_starred_positions_mean_the_same() -> None:
+    """`nn.CrossEntropyLoss(*args)`: the second of torch's arguments is not the library's second."""
+    source = "import torch.nn as nn\n\n\ndef f(args):\n    return nn.{}(*args)\n"
+    assert "JM207" in convert(source.format("CrossEntropyLoss")).codes()
+    assert "JM207" not in convert(source.format("BatchNorm2d")).codes()

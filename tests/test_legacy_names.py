@@ -25,6 +25,8 @@ LOSSES = [
     "nn.BCELoss(size_average=False)(x, y)",
     "nn.MSELoss(reduce=False)(x, y)",
     "nn.SmoothL1Loss(size_average=True)(x, y)",
+    "nn.SmoothL1Loss(None, None, 'sum', 2.0)(x, y)",
+    "nn.MSELoss(reduce=None, reduction='sum', size_average=None)(x, y)",
 ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..read.needs import draws, key_parameter
@@ -32,7 +32,7 @@ def layer_call(
         plan.found("JM302", node, dotted, f"no layer {name} in the library yet", rule=row.name)
         return False
     spelled_out, unset, problem = _spell_out(plan, node, set(entry.params))
-    problem = problem or _arguments(plan, row, spelled_out, receiver, set(entry.params))
+    problem = problem or _arguments(plan, row, spelled_out, receiver, entry.params)
     if problem:
         plan.found("JM202" if "star" not in problem else "JM207", node, dotted, f"{dotted}: {problem}", rule=row.name,
                    advice=row.advice, evidence=evidence)  # fmt: skip
@@ -101,14 +101,16 @@ def _why_not_native(plan: Plan, name: str) -> str:
     return f", not Flax's own: {reason}" if reason else ""
 
 
-def _arguments(plan: Plan, row: Row, node: ast.Call, receiver: ast.expr | None, known: set[str]) -> str:
+def _arguments(plan: Plan, row: Row, node: ast.Call, receiver: ast.expr | None, params: Sequence[str]) -> str:
     """Check every argument; take out those without effect. Returns what is wrong, "" when all is well."""
-    signature = row.signature or Signature(())
+    signature, known = row.signature or Signature(()), set(params)
     bound = bind(signature, node, receiver)
     if isinstance(bound, Mismatch):
         if bound.reason == "star":
             lacking = {p.name for p in signature.params if p.kind != "varkw"} - known - {"device", "dtype"}
             unseen = lacking and any(k.arg is None for k in node.keywords)  # `**options` may hold them
+            if any(isinstance(a, ast.Starred) for a in node.args) and not _in_order(signature, params):
+                return "star-arguments: the layer library's version takes fewer, in other places"
             named = {k.arg for k in node.keywords} & (set(row.drop) | set(row.refuse))
             if unseen and not named and lacking <= {*row.drop, str(row.get("effect_arg", ""))}:
                 _filter(plan, node, sorted(lacking))
@@ -135,6 +137,12 @@ def _arguments(plan: Plan, row: Row, node: ast.Call, receiver: ast.expr | None, 
         else:
             return f"the layer library's version has no {name}"
     return ""
+
+
+def _in_order(signature: Signature, params: Sequence[str]) -> bool:
+    """Whether what torch takes by position stands at the same places of the layer library's version."""
+    names = [p.name for p in signature.params if p.kind == "normal" and p.name not in ("device", "dtype")]
+    return names[: len(params)] == [*params][: len(names)]
 
 
 def _filter(plan: Plan, node: ast.Call, names: list[str]) -> None:
@@ -211,12 +219,15 @@ def remove_argument(plan: Plan, node: ast.Call, value: ast.expr) -> None:
         key=lambda i: i[0],
     )
     index = next(i for i, item in enumerate(items) if item[2] is value)
-    if index:
+    gone = [p for p in plan.points.get(node, ()) if not p.text]
+    kept = [not any(p.start <= first and last <= p.end for p in gone) for first, last, _ in items]
+    if any(kept[:index]):
         start, end = _outer_end(tree.text, items[index - 1][1], items[index][0]), items[index][1]
-    elif len(items) > 1:
-        start, end = items[0][0], items[1][0]
-    else:
-        start, end = items[0][0], items[0][1]
+    else:  # with the comma behind it, so that the next one is the first
+        start = items[0][0]
+        end = next(
+            (i[0] for i, stays in zip(items[index + 1 :], kept[index + 1 :], strict=True) if stays), items[-1][1]
+        )
     plan.point(node, start, end, "")
     for sub in ast.walk(value):
         plan.taken.add(sub)
