@@ -130,6 +130,8 @@ def test_a_module_that_draws_keeps_a_stream() -> None:
     [
         "xs = [torch.rand(2) for _ in range(3)]\n    return bool((xs[0] == xs[1]).all()), len(xs)",
         "xs = [torch.rand(2) + i for i in range(3)]\n    return bool((xs[0] + 1 == xs[1]).all()), len(xs)",
+        "n = 5\n    return len([torch.rand(2) for _ in range(n if n > 3 else 3)]), n",
+        "x = torch.zeros(4, 3)\n    return len([torch.rand(2) for _ in range(x.size(0))])",
         "b = torch.randn(3) - torch.randn(3)\n    return bool((b == 0).all()), b.shape[0]",
         "y = torch.zeros(2)\n    if torch.rand(1).item() < 2:\n        y = torch.rand(2)\n    return y.shape[0]",
         "total = 0\n    for _ in range(4):\n        total = total + torch.rand(1)\n    return bool(total > 0)",
@@ -247,6 +249,14 @@ def main():
     result = run_both(source)
     assert result.same and not result.left, (result.error, result.outcome.after)
     assert "pick(s, 8, key=draws())" in result.outcome.after
+
+
+def test_a_stream_starts_from_a_key_of_its_own() -> None:
+    text = converted(
+        "def f(flags):\n    return torch.rand(2) + sum(torch.rand(2) for f in flags if f) + torch.rand(2)\n"
+    )
+    assert "draws = nnx.Rngs(subkey2)" in text
+    assert text.count("jax.random.uniform(subkey, ") == text.count("jax.random.uniform(subkey3, ") == 1
 
 
 def test_apply_draws_from_one_stream() -> None:

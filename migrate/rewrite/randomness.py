@@ -8,6 +8,7 @@ from itertools import takewhile
 from ..read.facts import ClassFacts, FunctionFacts
 from ..read.needs import called_function, outer_functions
 from ..read.scopes import COMPREHENSIONS
+from ..rulebook.precedence import ARITH, level_of
 from .generators import generator_argument, plan_generators
 from .layercalls import add_argument
 from .plan import Plan
@@ -179,6 +180,11 @@ def _split(plan: Plan, node: ast.AST) -> str:
             "a draw inside a lambda cannot split a key: every call of it draws the same numbers",
             advice="Write a function that takes a key.",
         )
+    return _subkey(plan, stmt, name, sub)
+
+
+def _subkey(plan: Plan, stmt: ast.stmt, name: str, sub: str) -> str:
+    """A new key for the statement, split from `name` before it."""
     used = plan.splits.setdefault(stmt, 0)
     plan.splits[stmt] = used + 1
     names = sub if not used else f"{sub}{used + 1}"
@@ -196,7 +202,8 @@ def _many(plan: Plan, inside: ast.AST, stmt: ast.stmt, name: str, sub: str) -> s
         isinstance(call, ast.Call) and plan.unit.resolve(call.func) == "builtins.range" and len(call.args) == 1
     ):
         return ""
-    if inside in plan.spread:
+    rewritten = any(n in plan.whole or n in plan.points for n in ast.walk(call.args[0]))
+    if inside in plan.spread or rewritten or level_of(call.args[0]) < ARITH:
         return ""
     plan.spread.add(inside)
     tree = plan.unit.tree
@@ -219,11 +226,9 @@ def _many(plan: Plan, inside: ast.AST, stmt: ast.stmt, name: str, sub: str) -> s
 def _stream(plan: Plan, stmt: ast.stmt, name: str, sub: str) -> str:
     """Any other comprehension draws from a stream of keys made before it."""
     draws = "draws" if name == "key" and "draws" not in plan.own_names else "rng_draws"
-    lines = [f"{name}, {sub} = jax.random.split({name})", f"{draws} = nnx.Rngs({sub})"]
-    before = plan.before.setdefault(stmt, [])
-    if lines[1] not in before:
-        plan.splits.setdefault(stmt, 1)
-        before += lines
+    if not any(line.startswith(f"{draws} = ") for line in plan.before.get(stmt, ())):
+        own = _subkey(plan, stmt, name, sub)
+        plan.before[stmt].append(f"{draws} = nnx.Rngs({own})")
     return f"{draws}()"
 
 
