@@ -137,6 +137,22 @@ class Net(nn.Module):
     assert any(says in text for text in convert(HEAD + source).left)
 
 
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("net.forward(torch.ones(2, 4))", "calls `forward` itself"),
+        ("[type(m) is nn.Linear for m in net.body]", "compares the type"),
+        ("[type(m) in (Net, nn.ReLU) for m in net.modules()]", "compares the type"),
+    ],
+)
+def test_what_tells_a_hooked_module_apart_is_reported(line: str, says: str) -> None:
+    source = "\ndef main():\n    net, seen = filled(), []\n"
+    source += "    net.register_forward_hook(lambda m, i, o: seen.append(o))\n"
+    program = HEAD + NET + source
+    assert not convert(f"{program}    return [type(s) is list for s in seen]\n").left
+    assert any(says in text for text in convert(f"{program}    return {line}\n").left)
+
+
 def test_hooks_work_under_jit_and_in_gradients(tmp_path: Path) -> None:
     source = NET + "\ndef build():\n    net = filled()\n    net.body[0].register_forward_hook(lambda m, i, o: o * 3)\n"
     source = f"{HEAD}{source}    return net\n"

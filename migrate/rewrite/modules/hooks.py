@@ -9,6 +9,8 @@ from __future__ import annotations
 import ast
 
 from ...read.facts import FunctionFacts
+from ...read.kinds import Kind
+from ...read.unit import Unit
 from ...rulebook.precedence import LAMBDA
 from ..plan import Plan, Whole
 from ..writer import Writer
@@ -19,15 +21,45 @@ _ADVICE = "Call the function in __call__ itself, or sow the value with nnx.Modul
 
 def plan_hooks(plan: Plan) -> None:
     """Decide every registration of a forward hook. No other class of torch has methods of these names."""
-    for node in plan.unit.tree.all(ast.Call):
-        func = node.func
-        if isinstance(func, ast.Attribute) and func.attr in HOOKS and node not in plan.taken:
-            kind = plan.unit.kind(func.value)
-            if kind.tag in ("Module", "unknown") and kind.name != "plain" and not plan.unit.resolve(func):
-                _hook(plan, node, func)
+    found = [
+        (node, node.func)
+        for node in plan.unit.tree.all(ast.Call)
+        if isinstance(node.func, ast.Attribute)
+        and node.func.attr in HOOKS
+        and node not in plan.taken
+        and _may_be_module(plan.unit.kind(node.func.value))
+        and not plan.unit.resolve(node.func)
+    ]
+    elsewhere = _told_apart(plan) if found else ""
+    for node, func in found:
+        _hook(plan, node, func, elsewhere)
 
 
-def _hook(plan: Plan, node: ast.Call, func: ast.Attribute) -> None:
+def _may_be_module(kind: Kind) -> bool:
+    return kind.tag in ("Module", "unknown") and kind.name not in ("plain", "super")
+
+
+def _told_apart(plan: Plan) -> str:
+    """Where the project does what a module with hooks answers otherwise than torch's: its forward, which runs no hook
+    there, has become a call of it; its type is another one. "" when it does neither."""
+    for unit in plan.project.units:
+        for node in unit.tree.both(ast.Attribute, ast.Compare):
+            line = f"{unit.source.path}:{unit.tree.position(unit.tree.start(node))[0]}"
+            if isinstance(node, ast.Attribute):
+                if node.attr == "forward" and isinstance(node.ctx, ast.Load) and _may_be_module(unit.kind(node.value)):
+                    return f"{line} calls `forward` itself, which runs no hooks, and here it would"
+            elif _compares_type(unit, node):
+                return f"{line} compares the type of a module: with hooks it is a class of its own"
+    return ""
+
+
+def _compares_type(unit: Unit, node: ast.Compare) -> bool:
+    sides = [s for side in (node.left, *node.comparators) for s in getattr(side, "elts", [side])]
+    asked = any(isinstance(s, ast.Call) and unit.resolve(s.func) == "builtins.type" for s in sides)
+    return asked and any(unit.kind(s).tag == "Class" or (unit.resolve(s) or "").startswith("torch.nn.") for s in sides)
+
+
+def _hook(plan: Plan, node: ast.Call, func: ast.Attribute, elsewhere: str) -> None:
     dotted = f"torch.nn.Module.{func.attr}"
     plan.taken.update((node, func))
     given = {k.arg or "": k.value for k in node.keywords}
@@ -35,7 +67,7 @@ def _hook(plan: Plan, node: ast.Call, func: ast.Attribute) -> None:
     if hook is None or len(node.args) > 1 or set(given) - {"hook", "with_kwargs"} or isinstance(hook, ast.Starred):
         plan.found("JM202", node, dotted, "prepend and always_call have no counterpart", advice=_ADVICE)
         return
-    problem = _problem(plan, hook)
+    problem = _problem(plan, hook) or elsewhere
     if problem:
         plan.found("JM301", node, dotted, problem, advice=_ADVICE)
         return
