@@ -23,6 +23,7 @@ from .guess_inputs import Trial, resized, trials, uneven
 from .leaves import flatten
 from .loading import explain, forget, load, namespace, root
 from .roots import Built, read_roots
+from .torch_operators import tolerate_missing_operators
 from .worker import Item, Result, perform, read_job
 
 _LARGE = 4_000_000  # parameters beyond which a smaller model is tried first
@@ -31,6 +32,7 @@ _TRIES = 400  # combinations of arrays for one way of building
 
 def work(job: Path) -> None:
     """Do every item of a job file; the target of an item's case is the name of the class."""
+    tolerate_missing_operators()
     items, options = read_job(job)
     for item in items:
         settle(job.parent, item.file.parent)

@@ -6,7 +6,6 @@ float64: how far rounding alone takes torch from itself.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import sys
 from collections.abc import Callable
@@ -15,13 +14,13 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.library
 import torch.nn.functional as F
 
 from .draws import Draws
 from .loading import explain
 from .record import Recorder, read
 from .script_item import Stop, read_script_job, start
+from .torch_operators import tolerate_missing_operators
 
 
 def work(job: Path) -> None:
@@ -31,7 +30,7 @@ def work(job: Path) -> None:
     recorder.begin("train")
     torch.set_num_threads(1)
     torch.set_float32_matmul_precision("highest")
-    _skip_cuda_operators()
+    tolerate_missing_operators()
     again = item.mode == "double"
     draws = Draws(read(item.draws).get("train").arrays if item.draws is not None else None)
     if again:
@@ -206,23 +205,6 @@ def _note_draws(draws: Draws, *, again: bool) -> None:
 
     F.dropout = dropout
     F.dropout2d = dropout2d
-
-
-def _skip_cuda_operators() -> None:
-    """torchvision's wheel registers operators of CUDA, which torch's CPU build does not have: it loads without them."""
-    register = torch.library.register_fake
-
-    def skip(name: Any, *args: Any, **options: Any) -> Any:
-        if isinstance(name, str) and name.startswith("torchvision::"):
-            return lambda function: function
-        return register(name, *args, **options)
-
-    with contextlib.suppress(ImportError):
-        torch.library.register_fake = skip
-        try:
-            import torchvision  # noqa: F401
-        finally:
-            torch.library.register_fake = register
 
 
 def _widen() -> None:

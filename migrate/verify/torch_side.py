@@ -17,6 +17,7 @@ from .loading import forget, load, namespace, root
 from .statements import Statements
 from .torch_bench import benchmark
 from .torch_dropout import Dropouts
+from .torch_operators import tolerate_missing_operators
 from .torch_program import Program
 from .torch_trace import Watch, traced
 from .torch_values import changed, outputs, scalar_loss, to_numpy
@@ -31,6 +32,7 @@ def work(job: Path) -> None:
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
     torch.set_float32_matmul_precision("highest")
+    tolerate_missing_operators()
     items, options = read_job(job)
     dropouts = Dropouts()
     dropouts.install()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import importlib
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -11,30 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import torch.library
 from PIL import Image
 
 from jaxmigrate.layers.library import vision as ours
+from jaxmigrate.verify.torch_operators import tolerate_missing_operators
 
-
-def _torchvision() -> Any:
-    """torchvision for a CPU build of torch: its wheel on PyPI registers operators of CUDA, which no transform needs."""
-    register = torch.library.register_fake
-
-    def skip(name: Any, *args: Any, **options: Any) -> Any:
-        if isinstance(name, str) and name.startswith("torchvision::"):
-            return lambda function: function
-        return register(name, *args, **options)
-
-    torch.library.register_fake = skip
-    try:
-        import torchvision
-    finally:
-        torch.library.register_fake = register
-    return torchvision
-
-
-theirs = _torchvision()
+tolerate_missing_operators()
+theirs: Any = importlib.import_module("torchvision")
 T = theirs.transforms
 
 
