@@ -26,6 +26,26 @@ REPORTED = {
         def root(x): return x.sqrt() + x.exp()
         def main(): return str(run(root, Decimal(2)))
     """,
+    "a number that a tensor is added to": """
+        def drop(x, p):
+            keep = 1 - p
+            noise = keep
+            noise += torch.full((3,), 0.4)
+            return x / keep * torch.floor(noise)
+        def main(): return run(drop, torch.ones(3), 0.2).tolist()
+    """,
+    "a rate of a forward": """
+        def drop(x, p):
+            keep = 1 - p
+            noise = keep
+            noise += torch.full((3,), 0.4)
+            return x / keep * torch.floor(noise)
+        class Block(torch.nn.Module):
+            def forward(self, x, rate=None):
+                x = torch.relu(x)
+                return drop(x, rate) if rate else x
+        def main(): return run(Block(), torch.ones(3), 0.2).tolist()
+    """,
     "a class of the file": """
         class Area:
             def sqrt(self): return 3

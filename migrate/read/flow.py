@@ -112,7 +112,7 @@ class Flow(Assignments, Narrowing, Parameters):
 
     def _augment(self, stmt: ast.AugAssign, env: Env) -> None:
         value = self.evaluate(stmt.value, env)
-        load = self.evaluate(stmt.target, env)
+        load = self._before(stmt, env)
         self.unit.kinds[stmt.target] = load
         if load.is_tensor or value.is_tensor:
             result = load if load.is_tensor else TENSOR
@@ -125,6 +125,13 @@ class Flow(Assignments, Narrowing, Parameters):
         elif isinstance(stmt.target, ast.Subscript):
             self.evaluate(stmt.target.value, env)
             self.evaluate(stmt.target.slice, env)
+
+    def _before(self, stmt: ast.AugAssign, env: Env) -> Kind:
+        """The kind of the target as the statement finds it: uses behind it say only what it leaves."""
+        kind, name = self.evaluate(stmt.target, env), stmt.target
+        if not isinstance(name, ast.Name) or env.get(name.id, UNKNOWN).known or self.captured(name).known:
+            return kind
+        return kind if self.unit.usage(self.owner).shown_before(name.id, stmt) else UNKNOWN
 
     def _compound(self, stmt: ast.stmt, env: Env) -> list[ast.stmt]:
         if isinstance(stmt, ast.If):

@@ -112,7 +112,8 @@ class Parameters(Frame):
             )
         if usual.known and usual.tag != "None":
             return usual.because("its default")
-        if _is_forward(facts) and arg.arg not in self.unit.usage(facts.node).unlike_tensor:
+        usage = self.unit.usage(facts.node)
+        if _is_forward(facts) and arg.arg not in usage.unlike_tensor | usage.asked:
             return TENSOR.because("parameter of forward")
         return UNKNOWN
 

@@ -33,22 +33,38 @@ class Usage:
     def tensors(self) -> dict[str, str]:
         """Names used as only a tensor can be used, with how: a method that only tensors have, an argument of a torch
         function that takes a tensor there."""
-        called: dict[str, str] = {}
-        given: dict[str, str] = {}
-        for node in self.unit.tree.own(self.owner):
-            if isinstance(node, ast.Attribute) and node.attr in TENSOR_ATTRIBUTES and isinstance(node.value, ast.Name):
-                called.setdefault(node.value.id, f"`.{node.attr}` is read from it")
-            if not isinstance(node, ast.Call):
-                continue
-            func = node.func
-            if isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name):
-                if func.value.id not in called and (why := shows_tensor(node, self.unit)):
-                    called[func.value.id] = why
-            for name, dotted in self._tensor_arguments(node):
-                given.setdefault(name, f"it is an argument of {dotted}")
+        called = {name: why for _, name, why in reversed(self._called)}
+        given = {name: why for _, name, why in reversed(self._given)}
         proven = self._placed() | given | called
         self._prove_together(proven)
         return proven
+
+    @cached_property
+    def _called(self) -> list[tuple[ast.AST, str, str]]:
+        """Where a method or an attribute that only tensors have is read from a name: the place, the name, and how."""
+        found: list[tuple[ast.AST, str, str]] = []
+        for node in self.unit.tree.own(self.owner):
+            if isinstance(node, ast.Attribute) and node.attr in TENSOR_ATTRIBUTES and isinstance(node.value, ast.Name):
+                found.append((node, node.value.id, f"`.{node.attr}` is read from it"))
+            elif isinstance(node, ast.Call) and isinstance(func := node.func, ast.Attribute):
+                if isinstance(func.value, ast.Name) and (why := shows_tensor(node, self.unit)):
+                    found.append((node, func.value.id, why))
+        return found
+
+    @cached_property
+    def _given(self) -> list[tuple[ast.AST, str, str]]:
+        """Where a torch function is given a name for a tensor: the place, the name, and how."""
+        return [
+            (node, name, f"it is an argument of {dotted}")
+            for node in self.unit.tree.own(self.owner)
+            if isinstance(node, ast.Call)
+            for name, dotted in self._tensor_arguments(node)
+        ]
+
+    def shown_before(self, name: str, stmt: ast.stmt) -> bool:
+        """Whether a use before `stmt` shows a tensor: what is one after `x += noise` may have been a number."""
+        start = self.unit.tree.start(stmt)
+        return any(n == name and self.unit.tree.start(node) < start for node, n, _ in [*self._called, *self._given])
 
     def _placed(self) -> dict[str, str]:
         """Names of which a device and a shape are read: arrays, and no other library's is about."""
@@ -254,6 +270,17 @@ class Usage:
         )
 
     @cached_property
+    def asked(self) -> frozenset[str]:
+        """Names whose own truth, or that of a comparison with them, is asked: an error for most tensors."""
+        tests: list[ast.expr] = []
+        for node in self.unit.tree.walk(self.owner):
+            if isinstance(node, (ast.If, ast.While, ast.IfExp, ast.Assert)):
+                tests.append(node.test)
+            elif isinstance(node, ast.BoolOp):
+                tests += node.values[:-1]
+        return frozenset(a.id for test in tests for a in _asked(test) if isinstance(a, ast.Name))
+
+    @cached_property
     def written(self) -> frozenset[str]:
         """Names through which the body writes in place: these stay the Variable itself."""
         found = set()
@@ -304,6 +331,18 @@ def _unlike(node: ast.AST) -> list[ast.expr]:
     if isinstance(node, ast.Attribute):
         return [node.value] if node.attr in _NO_TENSOR_HAS else []
     return []
+
+
+def _asked(test: ast.expr) -> list[ast.expr]:
+    """What `test` asks the truth of, and what it compares for that."""
+    if isinstance(test, ast.BoolOp):
+        return [a for v in test.values for a in _asked(v)]
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return _asked(test.operand)
+    if isinstance(test, ast.Compare):
+        same = any(isinstance(op, (ast.Is, ast.IsNot, ast.In, ast.NotIn)) for op in test.ops)
+        return [] if same else [test.left, *test.comparators]
+    return [test]
 
 
 def _written(node: ast.AST) -> ast.AST | None:
