@@ -30,7 +30,9 @@ def verify(
     inputs: Annotated[
         list[str] | None, typer.Option("--input", metavar="SPEC", help='An input: "f32[4, 8]". Repeatable, in order.')
     ] = None,
-    example: Annotated[str, typer.Option(metavar="CALL", help='Both in one: "Net(8)(f32[4, 8])".')] = "",
+    example: Annotated[
+        list[str] | None, typer.Option(metavar="CALL", help='Both in one: "Net(8)(f32[4, 8])". Repeatable.')
+    ] = None,
     case: Annotated[Path | None, typer.Option(metavar="TOML", help="A file of cases.")] = None,
     propose: Annotated[
         Path | None,
@@ -82,7 +84,7 @@ def verify(
 
     if (inputs and not build) or sum(map(bool, (build, example, case))) > 1:
         raise typer.BadParameter("say what to run in one way: --build with --input, --example, or --case")
-    what = What(build, tuple(inputs or ()), example, case)
+    what = What(build, tuple(inputs or ()), tuple(example or ()), case)
     if arguments and not script:
         raise typer.BadParameter("--args is for --script")
     if script and (

@@ -33,6 +33,7 @@ from .verify import (
     verify_pair,
     verify_script,
 )
+from .verify.loading import root as import_root
 from .work import Options, convert_paths
 
 NEEDED = ("torch", "jax", "flax", "optax", "numpy")
@@ -54,7 +55,7 @@ class What:
 
     build: str = ""
     inputs: tuple[str, ...] = ()
-    example: str = ""
+    examples: tuple[str, ...] = ()
     cases: Path | None = None
 
 
@@ -109,8 +110,8 @@ def _cases(original: Path, source: str, what: What) -> list[Case]:
     try:
         if what.build:
             return [case_from_options(what.build, what.inputs)]
-        if what.example:
-            return [parse_case(what.example)]
+        if what.examples:
+            return [parse_case(example) for example in what.examples]
         cases = cases_from_toml(what.cases, original) if what.cases else find_cases(original, source)
     except CaseError as error:
         raise InputError(str(error)) from error
@@ -171,10 +172,12 @@ def _convert(original: Path, folder: Path, rules: Sequence[Path]) -> Path | None
     if made[files[0]].status == "failed":
         return None
     writes = [Write(folder / path.relative_to(root), made[path].encoded()) for path in files if path in made]
-    layers = [Write(folder / LAYER_FILE, work.run.layer_file.encode())] if work.run.layer_file else []
-    write_all([*writes, *layers])
-    _link_the_rest(files[0].parent, folder / files[0].parent.relative_to(root))
-    return folder / files[0].relative_to(root)
+    write_all(writes)
+    target = folder / files[0].relative_to(root)
+    if work.run.layer_file:
+        write_all([Write(import_root(target) / LAYER_FILE, work.run.layer_file.encode())])
+    _link_the_rest(files[0].parent, target.parent)
+    return target
 
 
 def _link_the_rest(folder: Path, target: Path) -> None:

@@ -742,6 +742,26 @@ def test_verify_converts_and_compares(tmp_path: Path) -> None:
     assert set(listing(tmp_path)) == {"m.py"}
 
 
+@pytest.mark.parametrize("imports", ["", "from . import other\n", "from .. import other\n"])
+def test_verify_runs_a_file_of_a_package(tmp_path: Path, imports: str) -> None:
+    program = "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+    program += "        self.drop = nn.Dropout(0.25)\n    def forward(self, x):\n        return self.drop(x)\n"
+    name = "pack__sub__m" if ".." in imports else "pack__m"
+    write(tmp_path, pack__other="", **{name: f"from torch import nn\n{imports}{program}"})
+    file = tmp_path / f"{name.replace('__', '/')}.py"
+    (file.parent / "__init__.py").write_text("from .m import Net\n", encoding="utf-8")
+    (tmp_path / "pack/__init__.py").touch()
+    pair = [str(file)]
+    if ".." in imports:
+        assert process("convert", "pack", "-o", "out/pack", cwd=tmp_path).returncode == 0
+        pair.append("out/pack/sub/m.py")
+    done = process("verify", *pair, "--example", "Net()(f32[2, 3])", "--json", "--steps", "0", cwd=tmp_path)
+    report = json.loads(done.stdout)
+    assert done.returncode == 0, report
+    seen = {s["name"]: s["detail"] for s in report["cases"][0]["stages"]}
+    assert seen["dropout"] == "drop rates seen: torch [0.25], JAX [0.25]"
+
+
 def test_verify_tells_two_programs_apart(tmp_path: Path) -> None:
     write(tmp_path, m=CLEAN + EXAMPLE)
     assert process("convert", "m.py", "-o", "out/", cwd=tmp_path).returncode == 0
@@ -764,6 +784,8 @@ def test_verify_shows_what_it_would_run(run: Run, tmp_path: Path) -> None:
     ]:
         answer = run("verify", "m.py", *options, "--dry-run")
         assert (answer.code, answer.out) == (0, f"would verify {text}\n")
+    two = run("verify", "m.py", "--example", "Net(6)(f32[1, 3])", "--example", "Net(2)(f32[1, 3])", "--dry-run")
+    assert two.out == "would verify Net(6)(f32[1, 3])\nwould verify Net(2)(f32[1, 3])\n"
 
 
 @pytest.mark.parametrize(

@@ -102,11 +102,13 @@ class Converted(Program):
         if self.options.device == "gpu" and jax.default_backend() == "cpu":
             raise RuntimeError(f"no GPU here: JAX sees only {jax.devices()[0]}; run without --device gpu")
         configure("jax_enable_x64", any(s.dtype == "f64" for _, s in specs(self.case)))
-        layer_file = self.item.file.parent / "nnx_layers.py"
-        if layer_file.is_file() and layer_file != self.item.file:
-            self.dropouts.wrap(load(layer_file))
+        file, top = self.item.file.resolve(), root(self.item.file)
+        for folder in (f for f in file.parents if f.is_relative_to(top)):
+            layer_file = folder / "nnx_layers.py"
+            if layer_file.is_file() and layer_file != file:
+                self.dropouts.wrap(load(layer_file))
         self.names = namespace(load(self.item.file))
-        self.layers = layer_module(self.item.file.parent)
+        self.layers = layer_module(top)
         versions = {m.__name__: m.__version__ for m in (jax, flax, optax)}
         return {}, {"versions": versions, "device": str(jax.devices()[0]), "x64": wide_types()}
 
