@@ -28,6 +28,15 @@ def run(x: torch.Tensor, y: torch.Tensor):
     u = x ** 3
     return autograd.grad(u, x, grad_outputs=y)[0]
 """,
+    "with_weights_of_ones": """
+def run(x: torch.Tensor, y: torch.Tensor):
+    x = x.clone().requires_grad_()
+    u = x ** 3
+    ones = torch.ones_like(u)
+    g = autograd.grad(u, x, torch.exp(ones), retain_graph=True)[0]
+    h = autograd.grad(u, x, grad_outputs=torch.neg(torch.ones_like(u)), retain_graph=True)[0]
+    return g * h + autograd.grad(u, x, grad_outputs=y.mul(torch.ones_like(u)))[0]
+""",
     "of_a_gradient": """
 def run(x: torch.Tensor, t: torch.Tensor):
     x.requires_grad = True

@@ -200,6 +200,22 @@ LEFT = {
         w.grad.zero_()
         print(g)
 """,
+    "kept by a choice": """
+    for t in range(3):
+        loss = ((x * w) ** 2).sum()
+        loss.backward()
+        g = w.grad if t else x
+        w.grad.zero_()
+        print(g)
+""",
+    "kept by a function": """
+    for t in range(3):
+        loss = ((x * w) ** 2).sum()
+        loss.backward()
+        g: torch.Tensor = dict(g=torch.flatten(w.grad.contiguous()))["g"]
+        w.grad.zero_()
+        print(g)
+""",
     "another backward": """
     (x * w).sum().backward()
     loss = ((x * w) ** 2).sum()

@@ -19,7 +19,6 @@ from .roles import NotPlain, function_of
 from .steady import drifting
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
-_WIDTH = 110
 
 
 @dataclass(eq=False)

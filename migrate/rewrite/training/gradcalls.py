@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ...read.unit import Unit
@@ -133,11 +133,16 @@ def is_ones(unit: Unit, node: ast.expr) -> bool:
             return True
         if isinstance(node.func, ast.Attribute) and node.func.attr in _PLACED and dotted is None:
             node = node.func.value
-        elif node.args and (dotted in _WRAPPING or (len(node.args) == 1 and unit.kind(node).is_tensor)):
+        elif node.args and (dotted in _WRAPPING or (len(node.args) == 1 and _is_type(dotted))):
             node = node.args[0]  # Variable(x), Tensor(x)
         else:
             return False
     return False
+
+
+def _is_type(dotted: str | None) -> bool:
+    """`torch.FloatTensor`, which names for it stand for, too."""
+    return dotted is not None and dotted.startswith("torch.") and dotted.endswith("Tensor")
 
 
 def _filled(node: ast.Call) -> bool:
@@ -225,11 +230,3 @@ def helper_calls(unit: Unit, function: ast.FunctionDef, inner: ast.Call) -> list
     if len(uses) != len(calls) or unit.tree.class_of(function) is not None:
         raise NotPlain(f"`{function.name}` is used for more than to be called")
     return calls
-
-
-def by_block(unit: Unit, calls: Sequence[GradCall]) -> dict[int, list[GradCall]]:
-    """The calls whose statements stand in the same block, in source order."""
-    found: dict[int, list[GradCall]] = {}
-    for call in sorted(calls, key=lambda c: unit.tree.start(c.call)):
-        found.setdefault(id(unit.tree.parents[call.stmt]), []).append(call)
-    return found

@@ -5,11 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection
 
+from ...read.alias import Aliases
 from ...read.unit import Unit
-from .optimizers import SHARING
+from ...read.views import is_view
+from .callees import called
 from .roles import NotPlain
 
-_ADDING = ("append", "extend", "insert", "add", "setdefault", "update")
+ADDING = ("append", "extend", "insert", "add", "setdefault", "update")
+_HOLDING = ("list", "tuple", "dict", "set", "zip", "enumerate", "reversed", "iter", "next")
 
 
 def check_held(unit: Unit, reads: Collection[ast.Attribute], changes: Collection[ast.AST]) -> None:
@@ -25,22 +28,43 @@ def check_held(unit: Unit, reads: Collection[ast.Attribute], changes: Collection
             raise NotPlain(f"`{ast.unparse(node)}` is kept, and changes later")
 
 
+def shared(unit: Unit, node: ast.AST) -> tuple[ast.AST, ast.AST]:
+    """The outermost expression around a tensor that may be its memory too (`x.view(-1)`, `torch.flatten(x)`), and what
+    that stands in."""
+    up = unit.tree.parents[node]
+    while _passes(unit, up, node):
+        node, up = up, unit.tree.parents[up]
+    return node, up
+
+
+def _passes(unit: Unit, up: ast.AST, node: ast.AST) -> bool:
+    """Whether `up` may give the memory of its part `node`."""
+    if isinstance(up, ast.Attribute):
+        return is_view(up.attr)
+    if isinstance(up, ast.Subscript):
+        return up.value is node
+    if isinstance(up, ast.IfExp):
+        return up.test is not node
+    if isinstance(up, ast.Call) and up.func is not node:
+        found = called(unit, up)
+        facts = found[1].functions.get(found[0]) if found is not None else None
+        if facts is not None:
+            return bool(Aliases(unit).summary(facts).returned)
+        head, _, name = (unit.resolve(up.func) or "").rpartition(".")
+        return name in _HOLDING if head == "builtins" else bool(head) and is_view(name)
+    return isinstance(up, (ast.Call, ast.BoolOp, ast.keyword, ast.Starred))
+
+
 def _holder(unit: Unit, read: ast.expr) -> ast.AST | None:
     """What keeps a gradient: the name that it is assigned to, or something else; None when nothing does."""
-    node: ast.AST = read
-    up = unit.tree.parents[node]
-    while True:
-        if isinstance(up, ast.Attribute) and up.attr not in SHARING:
-            return None
-        shares = isinstance(up, (ast.Attribute, ast.Subscript)) or (isinstance(up, ast.Call) and up.func is node)
-        if not shares or (isinstance(up, ast.Subscript) and up.value is not node):
-            break
-        node, up = up, unit.tree.parents[up]
+    _, up = shared(unit, read)
     if isinstance(up, ast.Assign):
         target = up.targets[0] if len(up.targets) == 1 else up
         return target if isinstance(target, (ast.Name, ast.Attribute, ast.Subscript)) else up
+    if isinstance(up, ast.AnnAssign):
+        return up.target
     if isinstance(up, ast.Call):
-        return up if isinstance(up.func, ast.Attribute) and up.func.attr in _ADDING else None
+        return up if isinstance(up.func, ast.Attribute) and up.func.attr in ADDING else None
     kept = (
         ast.NamedExpr,
         ast.List,

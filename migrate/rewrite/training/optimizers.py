@@ -11,28 +11,13 @@ from ...rulebook.signature import Arguments, Mismatch, bind
 from ..match import Refusal
 from ..plan import Plan
 from .flow import GROWING
+from .held import ADDING, shared
 from .roles import NotPlain, is_model
 from .sources import Source
 from .transforms import Transform, read_transform
 
 Key = tuple[ast.AST, str]
 NOTHING = Source()
-SHARING = frozenset(
-    [
-        "detach",
-        "data",
-        "view",
-        "reshape",
-        "T",
-        "numpy",
-        "squeeze",
-        "unsqueeze",
-        "transpose",
-        "permute",
-        "flatten",
-        "expand",
-    ]
-)
 
 
 @dataclass(frozen=True)
@@ -315,20 +300,9 @@ def _marks(made: ast.Call) -> bool:
 
 def _kept(unit: Unit, use: ast.expr) -> bool:
     """Whether a use hands the tensor, or a view of it, to another name or container."""
-    node: ast.AST = use
-    up = unit.tree.parents[node]
-    while isinstance(up, (ast.Attribute, ast.Subscript)) or (isinstance(up, ast.Call) and up.func is node):
-        if isinstance(up, ast.Attribute) and up.attr not in SHARING:
-            return False
-        node, up = up, unit.tree.parents[up]
+    _, up = shared(unit, use)
     if isinstance(up, ast.Call):
-        return isinstance(up.func, ast.Attribute) and up.func.attr in (
-            "append",
-            "extend",
-            "insert",
-            "add",
-            "setdefault",
-        )
-    return isinstance(up, (ast.Assign, ast.NamedExpr, ast.List, ast.Tuple, ast.Dict, ast.Yield)) and not isinstance(
-        unit.tree.parents.get(up), ast.Return
-    )
+        return isinstance(up.func, ast.Attribute) and up.func.attr in ADDING
+    return isinstance(
+        up, (ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.List, ast.Tuple, ast.Dict, ast.Yield)
+    ) and not isinstance(unit.tree.parents.get(up), ast.Return)
