@@ -4,31 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
-import torch
-from converted import arrays, convert, under_jax, under_torch
-from flax import nnx
+from converted import convert
+from runner import run_both
+from trained import PLAIN, trains_alike
 
-from jaxmigrate.layers.library.base import load_state_dict, state_dict
-
-HEAD = """import torch
-import torch.nn as nn
-import torch.nn.functional as F
-
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.fc1 = nn.Linear(4, 8)
-        self.fc2 = nn.Linear(8, 3)
-
-    def forward(self, x):
-        return F.log_softmax(self.fc2(torch.tanh(self.fc1(x))), dim=1)
-
-
-"""
+HEAD = PLAIN.replace(
+    "return self.fc2(torch.tanh(self.fc1(x)))", "return F.log_softmax(self.fc2(torch.tanh(self.fc1(x))), dim=1)"
+)
 PROGRAMS = {
     "saliency": """
 def run(model: Net, x: torch.Tensor, y: torch.Tensor):
@@ -127,17 +111,7 @@ def run(model: Net, x: torch.Tensor, y: torch.Tensor):
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_gradients_are_those_of_torch(name: str, tmp_path: Path) -> None:
-    source = HEAD + PROGRAMS[name].lstrip()
-    converted = convert(source)
-    assert converted.left == []
-    original, ours = under_torch(source), under_jax(converted, tmp_path)
-    model, twin = original.Net(), ours.Net(rngs=nnx.Rngs(0))
-    load_state_dict(twin, arrays(model.state_dict()))
-    rng = np.random.default_rng(5)
-    x, y = rng.random((5, 4), np.float32), rng.integers(0, 3, 5)
-    want = original.run(model, torch.tensor(x), torch.tensor(y))
-    got = ours.run(twin, jnp.array(x), jnp.array(y))
-    np.testing.assert_allclose(np.asarray(got), want.detach().numpy(), rtol=2e-5, atol=2e-6)
+    trains_alike(HEAD + PROGRAMS[name].lstrip(), tmp_path, "run", (5,), atol=2e-6)
 
 
 LEFT = {
@@ -246,6 +220,24 @@ def test_what_is_not_proved_is_left(name: str) -> None:
     assert ".backward()" in converted.text
 
 
+@pytest.mark.parametrize("value", ["w.grad.mean()", "w.data - 0.1 * w.grad"])
+def test_a_copy_is_a_new_value_only_where_it_is_of_the_same_shape(value: str, tmp_path: Path) -> None:
+    source = f"""import torch
+
+
+def main(x: torch.Tensor):
+    w = torch.ones(4, requires_grad=True)
+    for t in range(3):
+        loss = ((x * w) ** 2).sum()
+        loss.backward()
+        w.data.copy_({value})
+        w.grad = None
+    return w * 1
+"""
+    both = run_both(source, "main", np.sin(np.arange(4, dtype=np.float32)))
+    assert both.same if "data" in value else "JM206" in both.codes
+
+
 def test_a_function_that_reads_the_tensor_by_itself_is_left() -> None:
     source = """import torch
 
@@ -266,22 +258,9 @@ for _ in range(3):
     assert any("reads w by itself" in line for line in convert(source).left)
 
 
-WALKS = """import torch
-import torch.nn as nn
-import torch.nn.functional as F
-
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.fc1 = nn.Linear(4, 8)
-        self.fc2 = nn.Linear(8, 3)
-
-    def forward(self, x):
-        return self.fc2(torch.tanh(self.fc1(x)))
-
-
-def logged(model: Net, x: torch.Tensor, y: torch.Tensor):
+WALKS = (
+    PLAIN
+    + """def logged(model: Net, x: torch.Tensor, y: torch.Tensor):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     log = []
     for step in range(3):
@@ -345,22 +324,12 @@ def beside_an_optimizer(model: Net, x: torch.Tensor, y: torch.Tensor):
         losses.append(loss.item())
     return losses
 """
+)
 
 
 @pytest.mark.parametrize("name", ["logged", "by_hand", "by_data", "beside_an_optimizer"])
 def test_walks_over_parameters(name: str, tmp_path: Path) -> None:
-    converted = convert(WALKS)
-    assert converted.left == []
-    original, ours = under_torch(WALKS), under_jax(converted, tmp_path)
-    model, twin = original.Net(), ours.Net(rngs=nnx.Rngs(0))
-    load_state_dict(twin, arrays(model.state_dict()))
-    rng = np.random.default_rng(5)
-    x, y = rng.random((5, 4), np.float32), rng.integers(0, 3, 5)
-    want = getattr(original, name)(model, torch.tensor(x), torch.tensor(y))
-    np.testing.assert_allclose(getattr(ours, name)(twin, jnp.array(x), jnp.array(y)), want, rtol=2e-5)
-    after = arrays(model.state_dict())
-    for key, value in state_dict(twin).items():
-        np.testing.assert_allclose(value, after[key], rtol=2e-4, atol=2e-6)
+    trains_alike(WALKS, tmp_path, name, (5,))
 
 
 HALVED = "for p in model.parameters():\n            p.grad *= 0.5\n"
@@ -384,7 +353,7 @@ def test_walks_that_are_not_followed_are_left(name: str) -> None:
 
 
 ADVERSARIAL = (
-    WALKS[: WALKS.index("def logged")]
+    PLAIN
     + """def fgsm(model: Net, x: torch.Tensor, y: torch.Tensor, epsilon):
     x_adv = x.clone().detach().requires_grad_(True)
     loss = F.cross_entropy(model(x_adv), y)
@@ -408,18 +377,41 @@ def train(model: Net, x: torch.Tensor, y: torch.Tensor):
 
 
 def test_adversarial_training(tmp_path: Path) -> None:
-    converted = convert(ADVERSARIAL)
-    assert converted.left == []
-    original, ours = under_torch(ADVERSARIAL), under_jax(converted, tmp_path)
-    model, twin = original.Net(), ours.Net(rngs=nnx.Rngs(0))
-    load_state_dict(twin, arrays(model.state_dict()))
-    rng = np.random.default_rng(5)
-    x, y = rng.random((5, 4), np.float32), rng.integers(0, 3, 5)
-    want = original.train(model, torch.tensor(x), torch.tensor(y))
-    np.testing.assert_allclose(ours.train(twin, jnp.array(x), jnp.array(y)), want, rtol=2e-5)
-    after = arrays(model.state_dict())
-    for key, value in state_dict(twin).items():
-        np.testing.assert_allclose(value, after[key], rtol=2e-4, atol=2e-6)
+    trains_alike(ADVERSARIAL, tmp_path, "train", (5,))
+
+
+LATENT = (
+    PLAIN
+    + """def perturb(head: nn.Linear, h: torch.Tensor, y: torch.Tensor):
+    d = torch.zeros_like(h, requires_grad=True)
+    loss = F.cross_entropy(head(h.detach() + d), y)
+    loss.backward()
+    return h + 0.1 * d.grad.sign()
+
+
+def train(model: Net, x: torch.Tensor, y: torch.Tensor):
+    head = nn.Linear(3, 3)
+    with torch.no_grad():
+        head.weight.copy_(torch.eye(3) + 0.1)
+        head.bias.zero_()
+    optimizer = torch.optim.SGD(list(model.parameters()) + list(head.parameters()), lr=0.1)
+    losses = []
+    for step in range(4):
+        h = model(x)
+        if step >= 0:
+            h_adv = perturb(head, h, y)
+            optimizer.zero_grad()
+            loss = F.cross_entropy(head(h_adv), y) + model(x).pow(2).mean()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+    return losses
+"""
+)
+
+
+def test_an_attack_on_features_keeps_the_gradient_of_what_computed_them(tmp_path: Path) -> None:
+    trains_alike(LATENT, tmp_path, "train", (5,))
 
 
 @pytest.mark.parametrize(
@@ -430,8 +422,12 @@ def test_adversarial_training(tmp_path: Path) -> None:
             "        optimizer.zero_grad()\n        x_adv = fgsm(model, x, y, 0.1)\n",
         ),
         ("        optimizer.zero_grad()\n", "        if step:\n            optimizer.zero_grad()\n"),
+        (
+            "        optimizer.zero_grad()\n",
+            "        if step == 1:\n            continue\n        optimizer.zero_grad()\n",
+        ),
     ],
-    ids=["it adds to the gradients", "not always set to zero"],
+    ids=["it adds to the gradients", "not always set to zero", "left before they are set to zero"],
 )
 def test_an_attack_whose_gradients_stay_is_left(old: str, new: str) -> None:
     assert old in ADVERSARIAL

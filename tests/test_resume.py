@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,35 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
-from flax import nnx
-
-sys.path.insert(0, str(Path(__file__).parent))
 from converted import arrays, convert, under_jax, under_torch
+from flax import nnx
+from trained import NORMED, TOLERANCE
 
 from jaxmigrate.layers.library.base import load_state_dict
 
-torch.set_num_threads(1)
-TOLERANCE = 2e-5
-
-HEAD = """
-import torch
-from torch import nn, optim
-import torch.nn.functional as F
-
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.first = nn.Linear(3, 5, bias=False)
-        self.norm = nn.BatchNorm1d(5)
-        self.last = nn.Linear(5, 2)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.last(torch.tanh(self.norm(self.first(x))))
-
-"""
 ONE = (
-    HEAD
+    NORMED
     + """
 def run(model: Net, xs: torch.Tensor, ys: torch.Tensor, path: str, epochs: int, resume: bool):
     optimizer = OPTIMIZER
@@ -66,7 +44,7 @@ def run(model: Net, xs: torch.Tensor, ys: torch.Tensor, path: str, epochs: int, 
 """
 )
 SEVERAL = (
-    HEAD
+    NORMED
     + """
 def save_checkpoint(model, optimizer, scheduler, epoch, path):
     state = {'model': model.state_dict(), 'optimizer': optimizer.state_dict()}

@@ -3,7 +3,6 @@ bound to its modules."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,35 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
+from converted import Converted, convert, under_jax
 from flax import nnx
+from trained import NORMED, TOLERANCE, both, data, same_weights
 
-sys.path.insert(0, str(Path(__file__).parent))
-from converted import Converted, arrays, convert, under_jax, under_torch
+from jaxmigrate.layers.library.base import state_dict
 
-from jaxmigrate.layers.library.base import load_state_dict, state_dict
-
-torch.set_num_threads(1)
-TOLERANCE = 2e-5
-
-HEAD = """
-import torch
-from torch import nn, optim
-import torch.nn.functional as F
-
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.first = nn.Linear(3, 5)
-        self.norm = nn.BatchNorm1d(5)
-        self.last = nn.Linear(5, 2)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.last(torch.tanh(self.norm(self.first(x))))
-
-"""
 FIT = (
-    HEAD
+    NORMED
     + """
 def fit(model: nn.Module, xs: torch.Tensor, ys: torch.Tensor):
     opt = optim.SGD(model.parameters(), lr=0.2, momentum=0.9)
@@ -70,11 +48,6 @@ def filled(**parts: str) -> str:
     return source
 
 
-def data(steps: int = 5) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(0)
-    return rng.normal(size=(steps, 8, 3)).astype(np.float32), rng.integers(0, 2, (steps, 8))
-
-
 @pytest.fixture
 def compiled() -> Iterator[list[str]]:
     """The names of the functions that XLA compiles."""
@@ -87,23 +60,6 @@ def compiled() -> Iterator[list[str]]:
     jax.monitoring.register_event_duration_secs_listener(note)
     yield names
     jax.monitoring.unregister_event_duration_listener(note)
-
-
-def twins(source: str, folder: Path) -> tuple[Converted, Any, Any, Any, Any]:
-    """(conversion, torch program, JAX program, torch model, JAX model) with equal weights."""
-    converted = convert(source)
-    assert converted.status == "changed" and not converted.left, converted.left
-    theirs, ours = under_torch(source), under_jax(converted, folder)
-    torch.manual_seed(0)
-    model, twin = theirs.Net(), ours.Net(rngs=nnx.Rngs(0))
-    load_state_dict(twin, {k: v for k, v in arrays(model.state_dict()).items() if "num_batches" not in k}, strict=False)
-    return converted, theirs, ours, model, twin
-
-
-def same_weights(twin: Any, model: Any) -> None:
-    for name, value in arrays(model.state_dict()).items():
-        if "num_batches" not in name:
-            np.testing.assert_allclose(state_dict(twin)[name], value, rtol=TOLERANCE, atol=TOLERANCE, err_msg=name)
 
 
 FORMS = {
@@ -132,8 +88,8 @@ def test_a_step_is_compiled_once(form: str, tmp_path: Path, compiled: list[str])
             "            opt.step()",
             "            nn.utils.clip_grad_norm_(model.parameters(), bound)\n            opt.step()",
         )
-    converted, theirs, ours, model, twin = twins(source, tmp_path)
-    xs, ys = data()
+    converted, theirs, ours, model, twin = both(source, tmp_path)
+    xs, ys = data(5)
     want = theirs.fit(model, torch.tensor(xs), torch.tensor(ys))
     got = ours.fit(twin, jnp.asarray(xs), jnp.asarray(ys))
     np.testing.assert_allclose(got, want, rtol=TOLERANCE, atol=TOLERANCE)
@@ -143,7 +99,9 @@ def test_a_step_is_compiled_once(form: str, tmp_path: Path, compiled: list[str])
 
 
 DROPPED = (
-    HEAD.replace("torch.tanh(", "self.drop(").replace("self.last =", "self.drop = nn.Dropout(0.5)\n        self.last =")
+    NORMED.replace("torch.tanh(", "self.drop(").replace(
+        "self.last =", "self.drop = nn.Dropout(0.5)\n        self.last ="
+    )
     + """
 def fit(model: Net, xs: torch.Tensor, ys: torch.Tensor):
     optimizer = optim.Adam(model.parameters(), lr=0.01)
@@ -171,7 +129,7 @@ def test_buffers_and_random_streams_move_on(tmp_path: Path) -> None:
         "import functools\n" + converted.text.replace("nnx.cached_partial", "functools.partial"),
         converted.layers, converted.findings, converted.status,
     )  # fmt: skip
-    xs, ys = data()
+    xs, ys = data(5)
     states, losses = [], []
     for program in (converted, unbound):
         module = under_jax(program, tmp_path)
@@ -221,7 +179,7 @@ PLACES = {
 @pytest.mark.parametrize("place", PLACES)
 def test_a_step_is_bound_where_nothing_changes_its_modules(place: str) -> None:
     outer, inner, mode, indent = PLACES[place]
-    source = HEAD + EVALUATE.replace("MODE", mode or "pass") + LOOP.replace("OUTER", outer).replace("INNER", inner)
+    source = NORMED + EVALUATE.replace("MODE", mode or "pass") + LOOP.replace("OUTER", outer).replace("INNER", inner)
     if "hook" in inner:
         source = source.replace("ys: torch.Tensor):", "ys: torch.Tensor, hook):")
     text = convert(source).text
@@ -245,6 +203,10 @@ CHANGING = {
     ),
     "a local entry itself": ("", "weights = [0.0]", "weights[0] += 0.5", "weights[0] * torch.mean(out ** 2)"),
     "a tensor in place": ("", "shift = torch.zeros(2)", "shift.add_(0.5)", "torch.mean((out + shift) ** 2)"),
+    "an attribute, by a function that is handed on": (
+        "def halve(net: Net):\n    net.scale = net.scale * 0.5", "model.scale = 1.0", "list(map(halve, [model]))",
+        "model.scale * torch.mean(out ** 2)",
+    ),
 }  # fmt: skip
 
 
@@ -252,7 +214,7 @@ CHANGING = {
 def test_what_changes_outside_is_not_compiled_in(what: str, tmp_path: Path) -> None:
     above, made, change, term = CHANGING[what]
     source = (
-        HEAD + above + """
+        NORMED + above + """
 
 
 def fit(model: Net, xs: torch.Tensor, ys: torch.Tensor):
@@ -271,14 +233,14 @@ def fit(model: Net, xs: torch.Tensor, ys: torch.Tensor):
 """
     )  # fmt: skip
     source = source.replace("MADE", made).replace("CHANGE", change).replace("TERM", term)
-    _, theirs, ours, model, twin = twins(source, tmp_path)
-    xs, ys = data()
+    _, theirs, ours, model, twin = both(source, tmp_path)
+    xs, ys = data(5)
     want = theirs.fit(model, torch.tensor(xs), torch.tensor(ys))
     np.testing.assert_allclose(ours.fit(twin, jnp.asarray(xs), jnp.asarray(ys)), want, rtol=TOLERANCE, atol=TOLERANCE)
 
 
 ACCUMULATE = (
-    HEAD.replace("nn.Linear(3, 5)", "nn.Linear(3, 5, bias=False)")  # the gradient of a bias before a norm is noise
+    NORMED
     + """
 def fit(model: nn.Module, xs: torch.Tensor, ys: torch.Tensor):
     opt = optim.AdamW(model.parameters(), lr=0.02)
@@ -311,7 +273,7 @@ def test_accumulated_gradients(form: str, tmp_path: Path, compiled: list[str]) -
     made, backward, update = UPDATES[form]
     source = ACCUMULATE.replace("MADE", made).replace("BACKWARD", backward)
     source = source.replace("UPDATE", "\n            ".join(update))
-    converted, theirs, ours, model, twin = twins(source, tmp_path)
+    converted, theirs, ours, model, twin = both(source, tmp_path)
     xs, ys = data(7)
     want = theirs.fit(model, torch.tensor(xs), torch.tensor(ys))
     np.testing.assert_allclose(ours.fit(twin, jnp.asarray(xs), jnp.asarray(ys)), want, rtol=TOLERANCE, atol=TOLERANCE)
@@ -324,7 +286,7 @@ def test_accumulated_gradients(form: str, tmp_path: Path, compiled: list[str]) -
 
 def test_what_is_bound_before_the_loop_is_no_argument() -> None:
     source = (
-        HEAD
+        NORMED
         + """
 if torch.cuda.is_available():
     scale = 2.0
@@ -387,7 +349,7 @@ def fit(model: Net, ids: torch.Tensor):
 
 
 def test_carried_states_are_arguments(tmp_path: Path, compiled: list[str]) -> None:
-    converted, theirs, ours, model, twin = twins(CARRIED, tmp_path)
+    converted, theirs, ours, model, twin = both(CARRIED, tmp_path)
     ids = np.random.default_rng(0).integers(0, 10, (4, 31))
     want = theirs.fit(model, torch.tensor(ids))
     np.testing.assert_allclose(ours.fit(twin, jnp.asarray(ids)), want, rtol=TOLERANCE, atol=TOLERANCE)
@@ -415,7 +377,7 @@ OUTSIDE = {
 def test_a_bound_step_and_the_loop_see_the_same_weights(what: str, tmp_path: Path) -> None:
     source = (
         "import copy\n"
-        + HEAD.replace("self.norm(self.first(x))", "self.first(x)")
+        + NORMED.replace("self.norm(self.first(x))", "self.first(x)")
         + f"""
 def fit(model: Net, xs: torch.Tensor, ys: torch.Tensor):
     opt = optim.SGD(model.parameters(), lr=0.2, momentum=0.9)
@@ -429,7 +391,7 @@ def fit(model: Net, xs: torch.Tensor, ys: torch.Tensor):
         losses.append(loss.item()){OUTSIDE[what]}    return losses
 """
     )
-    converted, theirs, ours, model, twin = twins(source, tmp_path)
+    converted, theirs, ours, model, twin = both(source, tmp_path)
     assert "nnx.cached_partial(train_step, model, opt)" in converted.text
     xs, ys = data(7)
     want = theirs.fit(model, torch.tensor(xs), torch.tensor(ys))
@@ -438,7 +400,7 @@ def fit(model: Net, xs: torch.Tensor, ys: torch.Tensor):
 
 
 HELD_NUMBERS = (
-    HEAD
+    NORMED
     + """
 class Options:
     def __init__(self):
@@ -485,7 +447,7 @@ def fit(model: Net, xs: torch.Tensor, ys: torch.Tensor):
 
 
 def test_numbers_that_objects_hold_are_arguments(tmp_path: Path, compiled: list[str]) -> None:
-    converted, theirs, ours, model, twin = twins(HELD_NUMBERS, tmp_path)
+    converted, theirs, ours, model, twin = both(HELD_NUMBERS, tmp_path)
     assert "cached_train_step(options.divide, options.beta, x, y)" in converted.text
     assert "cached_training_step(self.scale, x, y)" in converted.text
     xs, ys = data(7)

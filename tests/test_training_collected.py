@@ -4,31 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import jax.numpy as jnp
-import numpy as np
 import pytest
-import torch
-from converted import arrays, convert, under_jax, under_torch
-from flax import nnx
+from converted import convert
+from trained import PLAIN, trains_alike
 
-from jaxmigrate.layers.library.base import load_state_dict, state_dict
-
-SOURCE = """import torch
-import torch.nn as nn
-import torch.nn.functional as F
-
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.fc1 = nn.Linear(4, 8)
-        self.fc2 = nn.Linear(8, 3)
-
-    def forward(self, x):
-        return self.fc2(torch.tanh(self.fc1(x)))
-
-
-def collected(model: Net, xs: torch.Tensor, ys: torch.Tensor):
+SOURCE = (
+    PLAIN
+    + """def collected(model: Net, xs: torch.Tensor, ys: torch.Tensor):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     history = []
     for step in range(3):
@@ -75,23 +57,12 @@ def added(model: Net, xs: torch.Tensor, ys: torch.Tensor):
         history.append(loss.item())
     return history
 """
+)
 
 
 @pytest.mark.parametrize("name", ["collected", "by_name", "added"])
 def test_collected_losses(name: str, tmp_path: Path) -> None:
-    converted = convert(SOURCE)
-    assert converted.left == []
-    assert "return loss, i" not in converted.text
-    original, ours = under_torch(SOURCE), under_jax(converted, tmp_path)
-    model, twin = original.Net(), ours.Net(rngs=nnx.Rngs(0))
-    load_state_dict(twin, arrays(model.state_dict()))
-    rng = np.random.default_rng(5)
-    xs, ys = rng.random((3, 6, 4), np.float32), rng.integers(0, 3, (3, 6))
-    want = getattr(original, name)(model, torch.tensor(xs), torch.tensor(ys))
-    np.testing.assert_allclose(getattr(ours, name)(twin, jnp.array(xs), jnp.array(ys)), want, rtol=2e-5)
-    after = arrays(model.state_dict())
-    for key, value in state_dict(twin).items():
-        np.testing.assert_allclose(value, after[key], rtol=2e-4, atol=2e-6)
+    assert "return loss, i" not in trains_alike(SOURCE, tmp_path, name, (3, 6))
 
 
 def test_a_list_from_outside_is_left() -> None:

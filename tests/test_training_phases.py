@@ -4,31 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import jax.numpy as jnp
-import numpy as np
 import pytest
-import torch
-from converted import arrays, convert, under_jax, under_torch
-from flax import nnx
+from converted import convert
+from trained import PLAIN, trains_alike
 
-from jaxmigrate.layers.library.base import load_state_dict, state_dict
-
-SOURCE = """import torch
-import torch.nn as nn
-import torch.optim as optim
-
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.fc1 = nn.Linear(4, 8)
-        self.fc2 = nn.Linear(8, 3)
-
-    def forward(self, x):
-        return self.fc2(torch.tanh(self.fc1(x)))
-
-
-def train_model(model: Net, criterion, optimizer, dataloaders, num_epochs=2):
+SOURCE = (
+    "import torch.optim as optim\n"
+    + PLAIN
+    + """def train_model(model: Net, criterion, optimizer, dataloaders, num_epochs=2):
     history = []
     for epoch in range(num_epochs):
         for phase in ["train", "val"]:
@@ -83,22 +66,12 @@ def unasked(model: Net, x: torch.Tensor, y: torch.Tensor):
 def asked(model: Net, x: torch.Tensor, y: torch.Tensor):
     return fit(model, x, y, True)
 """
+)
 
 
 @pytest.mark.parametrize("name", ["run", "asked", "unasked"])
 def test_phases(name: str, tmp_path: Path) -> None:
-    converted = convert(SOURCE)
-    assert converted.left == []
-    original, ours = under_torch(SOURCE), under_jax(converted, tmp_path)
-    model, twin = original.Net(), ours.Net(rngs=nnx.Rngs(0))
-    load_state_dict(twin, arrays(model.state_dict()))
-    rng = np.random.default_rng(5)
-    x, y = rng.random((6, 4), np.float32), rng.integers(0, 3, 6)
-    want = getattr(original, name)(model, torch.tensor(x), torch.tensor(y))
-    np.testing.assert_allclose(getattr(ours, name)(twin, jnp.array(x), jnp.array(y)), want, rtol=2e-5)
-    after = arrays(model.state_dict())
-    for key, value in state_dict(twin).items():
-        np.testing.assert_allclose(value, after[key], rtol=2e-4, atol=2e-6)
+    trains_alike(SOURCE, tmp_path, name, (6,))
 
 
 @pytest.mark.parametrize(

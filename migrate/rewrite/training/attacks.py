@@ -10,13 +10,14 @@ from collections.abc import Iterator
 
 from ..plan import Plan
 from .callees import Function, called, is_backward
-from .flow import block_of, mark_cut
-from .roles import modules_called
+from .flow import block_of, is_cut, mark_cut
+from .roles import is_model, modules_called
 from .slices import depends
 from .sources import Source
 from .steps import backward_calls
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
+_LEAVING = (ast.Continue, ast.Break, ast.Return, ast.Raise)
 
 
 def attack_calls(plan: Plan, function: ast.AST) -> Iterator[ast.Call]:
@@ -34,11 +35,23 @@ def _attacks(function: Function) -> bool:
 
 def mark_attacks(plan: Plan) -> None:
     """What such a function gives is cut off from the parameters, where nothing on the way to it calls a module."""
-    for function in dict.fromkeys(plan.unit.tree.function(c) or plan.unit.tree.root for c in backward_calls(plan.unit)):
-        for call in attack_calls(plan, function):
-            found = called(plan.unit, call)
-            if found is not None and _gives_constants(plan, found[0]):
-                mark_cut(call)
+    unit = plan.unit
+    for function in dict.fromkeys(unit.tree.function(c) or unit.tree.root for c in backward_calls(unit)):
+        found = [(c, called(unit, c)) for c in attack_calls(plan, function)]
+        calls = [c for c, f in found if f is not None and _gives_constants(plan, f[0])]
+        for call in calls:
+            mark_cut(call)
+        losses = [c.func.value for c in ast.walk(function) if is_backward(c)]  # type: ignore[attr-defined]
+        models = Source(tuple(modules_called(plan, function, losses))) if calls else Source()
+        while lost := [c for c in calls if is_cut(c) and _is_given_graph(plan, function, c, models)]:
+            for call in lost:
+                mark_cut(call, False)
+
+
+def _is_given_graph(plan: Plan, function: ast.AST, call: ast.Call, models: Source) -> bool:
+    """Whether an argument is computed by one of the modules: `perturb(head, encoder(x))`."""
+    values = [a for a in (*call.args, *(k.value for k in call.keywords)) if not is_model(plan.unit, a)]
+    return any(depends(plan, function, value, models) for value in values)
 
 
 def _gives_constants(plan: Plan, function: Function) -> bool:
@@ -61,7 +74,7 @@ def zeroed_after(plan: Plan, stmt: ast.stmt, zeros: set[ast.stmt], acts: set[ast
         for later in block[block.index(at) + 1 :]:
             if later in zeros:
                 return True
-            if any(n in acts or n in zeros for n in ast.walk(later)):
+            if any(n in acts or n in zeros or isinstance(n, _LEAVING) for n in ast.walk(later)):
                 return False
         at = parents[at]
         if isinstance(at, _LOOPS):

@@ -92,13 +92,16 @@ class _Look:
     def _call(self, unit: Unit, node: ast.Call) -> bool:
         kind = unit.kind(node.func)
         facts = kind.facts or unit.local(node.func)
+        given = [*node.args, *(k.value for k in node.keywords)]
+        handed_on = [f for f in map(unit.local, given) if isinstance(f, FunctionFacts)]  # `map(freeze, [model])`
+        if any(self._function(f) for f in handed_on):
+            return True
         if isinstance(facts, FunctionFacts):
             return self._function(facts)
         if isinstance(facts, ClassFacts):
             return not facts.is_module or kind.tag != "Module" or self._forward(facts)
         if kind.tag == "Module" or is_model(unit, node.func):
             return self._module(unit, kind)
-        given = [*node.args, *(k.value for k in node.keywords)]
         dotted = unit.resolve(node.func)
         if dotted is not None:
             name = dotted.removeprefix("builtins.")

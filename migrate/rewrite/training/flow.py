@@ -22,14 +22,14 @@ def behind(node: ast.AST) -> tuple[str, ...]:
     return found
 
 
-def mark_cut(call: ast.Call) -> None:
-    """Note that a call gives values that are cut off from the graph."""
-    call._cut = True  # type: ignore[attr-defined]
+def mark_cut(call: ast.Call, cut: bool = True) -> None:
+    """Note that a call gives values that are cut off from the graph, or take that back."""
+    call._cut = cut  # type: ignore[attr-defined]
 
 
 def is_cut(node: ast.AST) -> bool:
     """Whether a call is known to give values that are cut off from the graph."""
-    return "_cut" in node.__dict__
+    return bool(node.__dict__.get("_cut"))
 
 
 @dataclass

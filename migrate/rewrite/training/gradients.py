@@ -175,11 +175,21 @@ def _plan_data(plan: Plan, function: ast.AST, names: Sequence[str]) -> None:
         other = _SIGNS.get(func.attr) if isinstance(func, ast.Attribute) else None
         if other is None or not isinstance(call, ast.Call) or not isinstance(stmt, ast.Expr) or stmt.value is not call:
             continue
-        if len(call.args) == 1 and not call.keywords:
+        if len(call.args) == 1 and not call.keywords and (other != "=" or _is_alike(call.args[0], name)):
             value = call.args[0]
             plan.taken |= {call, func, node, node.value}
             plan.lines[stmt] = lambda w, n=name, s=other, v=value: [f"{n} {s} {w.at_level(v, 1, False)}"]  # type: ignore[misc]
             plan.found("JM002", call, "torch.Tensor.data", f"{name} is bound to its new value")
+
+
+def _is_alike(value: ast.expr, name: str) -> bool:
+    """Whether a value is arithmetic with the tensor of a name or its gradient, so of its shape and type: copy_ would
+    broadcast and convert any other."""
+    if isinstance(value, ast.BinOp) and isinstance(value.op, (ast.Add, ast.Sub, ast.Mult, ast.Div)):
+        return _is_alike(value.left, name) or _is_alike(value.right, name)
+    while isinstance(value, ast.Attribute) and value.attr in ("data", "grad"):
+        value = value.value
+    return isinstance(value, ast.Name) and value.id == name
 
 
 def _report(plan: Plan, stmt: ast.Expr, source: Source, before: Sequence[str] = ()) -> None:

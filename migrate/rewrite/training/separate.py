@@ -19,25 +19,40 @@ def separate(unit: Unit, node: ast.AST, one: str, other: str, trained: Collectio
     if one in trained and other in trained:
         return True
     first, second = _makers(unit, node, one), _makers(unit, node, other)
-    if first is not None and second is None and _given_before(unit, node, other):
+    if first is not None and second is None and _given_before(unit, node, other, one):
         return _independent(unit, first, one, other)
-    if second is not None and first is None and _given_before(unit, node, one):
+    if second is not None and first is None and _given_before(unit, node, one, other):
         return _independent(unit, second, other, one)
     if first is None or second is None:
         return _separate_arguments(unit, node, one, other)
     return _independent(unit, first, one, other) and _independent(unit, second, other, one)
 
 
-def _given_before(unit: Unit, node: ast.AST, name: str) -> bool:
-    """Whether a name is a parameter that the function neither binds again nor gives an attribute: what is made in the
-    function is no part of it."""
+def _given_before(unit: Unit, node: ast.AST, name: str, made: str) -> bool:
+    """Whether a name is a parameter that the function neither binds again nor gives an attribute or, by a method or
+    setattr, the module `made`: what is made in the function is no part of it."""
     function = function_of(unit, node)
     scope = unit.scopes.of.get(function)
     bindings = scope.bindings.get(name, []) if scope is not None else []
     if not name.isidentifier() or [b.kind for b in bindings] != ["param"]:
         return False
-    stored = (n for n in ast.walk(function) if isinstance(n, (ast.Attribute, ast.Subscript)))
-    return not any(isinstance(n.ctx, ast.Store) and root_name(n) == name for n in stored)
+    for part in ast.walk(function):
+        if isinstance(part, (ast.Attribute, ast.Subscript)) and isinstance(part.ctx, ast.Store):
+            if root_name(part) == name:
+                return False
+        if isinstance(part, ast.Call) and _receiver(unit, part) == name:
+            given = [n for a in (*part.args, *part.keywords) for n in ast.walk(a)]
+            called = [n.func for n in given if isinstance(n, ast.Call)]
+            if any(ast.unparse(n) == made and n not in called for n in given):
+                return False
+    return True
+
+
+def _receiver(unit: Unit, call: ast.Call) -> str | None:
+    """The name of what a method, or setattr, may give an attribute."""
+    if unit.resolve(call.func) == "builtins.setattr" and call.args:
+        return root_name(call.args[0])
+    return root_name(call.func) if isinstance(call.func, ast.Attribute) else None
 
 
 def _makers(unit: Unit, node: ast.AST, text: str) -> list[ast.expr] | None:
