@@ -83,6 +83,19 @@ def d45(x: torch.Tensor): return torch.where(x > 0, x.half(), 0.5)
 def d47(x: torch.Tensor): return -(x * 9).to(torch.uint8)
 def d51(x: torch.Tensor): return torch.stack([x[0].half(), x[1].half()]) * 2.5
 def d53(x: torch.Tensor): return torch.pow(2, (x * 3).long())
+def r1(x: torch.Tensor): return x.mean(tuple(range(2, x.ndim)))
+def r2(x: torch.Tensor): return x.sum(list(range(2, x.dim())), keepdim=True)
+def r3(x: torch.Tensor):
+    dims = [i for i in range(2, x.ndim)]
+    return x.amax(dims) + x.std(dims) + torch.norm(x, dim=dims) + torch.count_nonzero(x, dims)
+def r4(x: torch.Tensor): return x.var(dim=[i for i in range(2, x.ndim)])
+def r5(x3: torch.Tensor): return x3.mean(tuple(range(1, x3.ndim)))
+def r6(x: torch.Tensor): return torch.linalg.vector_norm(x, dim=())
+def r7(x: torch.Tensor): return torch.any(x > 0, dim=tuple(range(2, x.ndim)))
+def r8(x: torch.Tensor):
+    y = x[0, 1].clone()
+    y.cumsum_(0)
+    return torch.logsumexp(x[0, 0], (0,)) + y
 """
 LEFT = """
 def d13(x: torch.Tensor): return torch.ones(2, dtype=torch.float16) * torch.tensor(2.0)

@@ -13,10 +13,11 @@ from ..read.source import hidden
 from ..rulebook.load import packages, torch_names
 from ..rulebook.rows import Row
 from .byname import plan_asked
+from .holes import whole
 from .imports import KNOWN
 from .layercalls import layer_call
 from .layout import keep_layout
-from .match import Match, Refusal, match, whole
+from .match import Match, Refusal, match
 from .plan import Plan, Whole
 from .settle import of_module, settle, why
 from .spread import spread

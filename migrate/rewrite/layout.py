@@ -72,7 +72,7 @@ def _call_form(found: Match) -> tuple[str, list[tuple[str, str]]] | None:
             value = found.arguments.named.get(piece.name)
             if value is None or piece.name == "key":
                 return None
-            if piece.filter and (piece.filter != "axis" or isinstance(value, (ast.List, ast.Tuple))):
+            if piece.filter and (piece.filter not in ("axis", "axes") or isinstance(value, (ast.List, ast.Tuple))):
                 return None
             slots.append((prefix, piece.name))
             prefix = ""

@@ -9,8 +9,9 @@ from collections.abc import Collection
 from ..read.kinds import TENSOR
 from ..rulebook.precedence import ATOM, LAMBDA
 from ..rulebook.rows import Row
+from .holes import whole
 from .imports import KNOWN
-from .match import Match, Refusal, match, whole
+from .match import Match, Refusal, match
 from .plan import Plan, Whole
 from .settle import settle
 from .writer import Writer

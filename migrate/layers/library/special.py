@@ -50,6 +50,12 @@ def nextafter(input, other):
     return input - lax.stop_gradient(input) + jnp.nextafter(lax.stop_gradient(input), lax.stop_gradient(other))
 
 
+def logsumexp(input, dim, keepdim=False):
+    """The logarithm of the sum of exponentials over one or several dimensions, of which a 0-dim input has 0 and -1."""
+    axis = tuple(dim) if isinstance(dim, (list, tuple)) else dim
+    return jax.nn.logsumexp(input, axis if input.ndim else None, keepdims=keepdim)
+
+
 def logcumsumexp(input, dim):
     """The logarithm of the running sum of exponentials along a dimension."""
     return lax.cumlogsumexp(input, axis=dim % input.ndim) if input.ndim else input

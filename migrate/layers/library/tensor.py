@@ -52,7 +52,7 @@ def div_trunc(input, other):
 
 def norm(input, p=2, dim=None, keepdim=False):
     """p-norm of the elements over all or some dimensions; where it is 0, its gradient is 0, not NaN."""
-    axis = None if not input.ndim else tuple(dim) if isinstance(dim, list) else dim
+    axis = None if not input.ndim else tuple(dim) or None if isinstance(dim, (list, tuple)) else dim
     if p == "nuc":
         return jnp.linalg.norm(input, "nuc", (-2, -1) if axis is None else axis, keepdims=keepdim)
     if p in (math.inf, -math.inf):
@@ -74,7 +74,7 @@ def norm(input, p=2, dim=None, keepdim=False):
 
 def std(input, dim=None, *, correction=1, keepdim=False, where=None):
     """Standard deviation (of what is under the mask `where`); where it is 0, its gradient is 0, not NaN."""
-    axis = tuple(dim) if isinstance(dim, list) else dim
+    axis = tuple(dim) or None if isinstance(dim, (list, tuple)) else dim
     var = jnp.var(input, axis, ddof=correction, keepdims=keepdim, where=where)
     return jnp.where(var == 0, 0, jnp.sqrt(jnp.where(var == 0, 1, var)))
 

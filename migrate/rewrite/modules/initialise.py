@@ -6,7 +6,8 @@ import ast
 
 from ...read.facts import FunctionFacts
 from ...rulebook.precedence import ATOM
-from ..match import Match, Refusal, match, whole
+from ..holes import whole
+from ..match import Match, Refusal, match
 from ..nativecalls import native_weight
 from ..plan import Build, Plan, Whole
 from ..writer import Writer
