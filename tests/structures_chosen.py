@@ -182,6 +182,41 @@ class Net(nn.Module):
         return self.act(x)
 """,
     ),
+    "getattr_function_keyword": (
+        "JM304",
+        """
+class Net(nn.Module):
+    def forward(self, x, act="relu"):
+        return getattr(torch.nn.functional, act)(x, inplace=True)
+""",
+    ),
+    **{
+        f"class_held_{number}": (
+            "JM202",
+            f"""
+from functools import partial
+ACTS = {{"relu": nn.ReLU, "elu": nn.ELU}}
+class Net(nn.Module):
+    def __init__(self, layer=nn.ReLU, name="ReLU", loss="CrossEntropyLoss"):
+        super().__init__()
+        other = nn.CrossEntropyLoss
+        self.act = {call}
+    def forward(self, x):
+        return self.act(x)
+""",
+        )
+        for number, call in enumerate(
+            [
+                "layer(inplace=True)",
+                "layer(True)",
+                "ACTS[name](inplace=True)",
+                "getattr(nn, name)(inplace=True)",
+                "getattr(nn, loss)(None, True)",
+                "other(None, True)",
+                "partial(nn.ReLU, inplace=True)()",
+            ]
+        )
+    },
     "factory_kwargs_of_a_type": (
         "JM207",
         """

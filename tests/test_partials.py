@@ -65,3 +65,41 @@ def test_arguments_for_a_function_that_a_variable_holds() -> None:
     assert ["dim=" in f.message for f in found] == [True], found
     program = head + "def f(x: torch.Tensor, flag):\n    act = F.leaky_relu\n    return act(x, negative_slope=0.2)\n"
     assert not convert(program).left
+
+
+@pytest.mark.parametrize(
+    ("held", "call", "left"),
+    [
+        ("torch.mean if flag else torch.sum", "held(x, dim=1)", True),
+        ("torch.mean if flag else torch.sum", "held(x, 1, True)", True),
+        ("torch.mean if flag else torch.sum", "held(x, 1)", False),
+        ("torch.unique", "held(x, True, True)", True),
+        ("torch.flatten", "held(x, start_dim=1)", True),
+        ("torch.max", "held(x, other=x)", True),
+        ("getattr(F, 'relu' if flag else 'elu')", "held(x, inplace=True)", True),
+        ("getattr(F, 'relu' if flag else 'elu')", "held(x)", False),
+    ],
+)
+def test_what_the_counterpart_of_a_held_function_would_take_otherwise(held: str, call: str, left: bool) -> None:
+    head = "import torch\nimport torch.nn.functional as F\n\n"
+    program = f"{head}def f(x: torch.Tensor, flag):\n    held = {held}\n    return {call}\n"
+    assert [message[:5] for message in convert(program).left] == ["JM203"] * left
+
+
+def test_largest_and_smallest_as_values(tmp_path: Path) -> None:
+    """What a later call gives decides what torch.max returns."""
+    source = """
+from functools import reduce
+import torch
+
+def f(x: torch.Tensor, which):
+    pick, other = torch.max, {"min": torch.min, "sum": torch.sum}[which]
+    first = [pick(x), other(x), pick(x, 1)[1], other(x, 0)[1], pick(x, dim=0)[0], reduce(torch.max, [x, 1 - x])]
+    return [*first, pick(x, 1, True)[0], torch.stack([*map(torch.min, [x, 1 - x])])]
+"""
+    converted = convert(source)
+    assert not converted.left, converted.left
+    x = np.linspace(-2, 3, 12, dtype=np.float32).reshape(3, 4)
+    ours = under_jax(converted, tmp_path).f(jnp.asarray(x), "min")
+    for one, other in zip(ours, under_torch(source).f(torch.tensor(x), "min"), strict=True):
+        np.testing.assert_array_equal(one, other.numpy())

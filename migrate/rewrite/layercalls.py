@@ -139,10 +139,27 @@ def _arguments(plan: Plan, row: Row, node: ast.Call, receiver: ast.expr | None, 
     return ""
 
 
-def _in_order(signature: Signature, params: Sequence[str]) -> bool:
-    """Whether what torch takes by position stands at the same places of the layer library's version."""
+def _in_order(signature: Signature, params: Sequence[str], count: int | None = None) -> bool:
+    """Whether what torch takes by position, all of it or the first `count`, stands at the same places of the layer
+    library's version."""
     names = [p.name for p in signature.params if p.kind == "normal" and p.name not in ("device", "dtype")]
-    return names[: len(params)] == [*params][: len(names)]
+    count = min(len(names), len(params)) if count is None else count
+    return count <= len(params) and names[:count] == [*params][:count]
+
+
+def held_problem(plan: Plan, row: Row, node: ast.Call) -> str:
+    """Why a call of a layer's class, or function, that some variable holds would not reach the layer library's version
+    as it stands; "" when it does."""
+    entry = plan.catalogue.get(str(row.get("layer")))
+    if entry is None or row.signature is None or "*args" in entry.params:
+        return ""
+    lacking = {p.name for p in row.signature.params} - set(entry.params)
+    if named := sorted(lacking & {k.arg for k in node.keywords if k.arg is not None}):
+        return f"the layer library's {entry.name} has no {named[0]}"
+    starred = any(isinstance(a, ast.Starred) for a in node.args)
+    if _in_order(row.signature, entry.params, None if starred else len(node.args)):
+        return ""
+    return f"the layer library's {entry.name} takes fewer arguments, in other places"
 
 
 def _filter(plan: Plan, node: ast.Call, names: list[str]) -> None:

@@ -6,14 +6,17 @@ import ast
 import builtins
 from collections.abc import Collection
 
+from ..read.chosen import ANY_FUNCTION
 from ..read.kinds import TENSOR
 from ..rulebook.precedence import ATOM, LAMBDA
 from ..rulebook.rows import Row
 from .holes import whole
 from .imports import KNOWN
+from .layercalls import held_problem
 from .match import Match, Refusal, match
 from .plan import Plan, Whole
 from .settle import settle
+from .values import function_text
 from .writer import Writer
 
 _TENSORS = ("self", "input", "x")
@@ -32,6 +35,11 @@ def plan_partials(plan: Plan) -> None:
         row = plan.unit.book.find(dotted) if dotted and dotted.startswith("torch.") else None
         if function is None or dotted is None or row is None or function in plan.taken:
             continue
+        given = ast.copy_location(ast.Call(function, call.args[1:], call.keywords), call)
+        if row.get("layer") and (problem := held_problem(plan, row, given)):
+            plan.taken |= {call, *plan.unit.tree.walk(function)}
+            plan.found("JM202", call, dotted, f"{dotted}: {problem}", rule=row.name, advice="Leave it out.")
+            continue
         if row.signature is None or not row.options or row.get("layer") or row.get("const"):
             continue
         plan.taken |= {call, function, *plan.unit.tree.walk(function)}
@@ -45,19 +53,52 @@ def plan_partials(plan: Plan) -> None:
 
 
 def _check_held(plan: Plan, call: ast.Call, function: ast.expr) -> None:
-    """Report arguments in torch's spelling for a function that a variable holds and whose target spells them otherwise:
-    `f = torch.cat`, then `f(xs, dim=1)`."""
+    """Report arguments of torch's for a function that a variable holds and whose target spells them otherwise, or has
+    others in their places: `f = torch.cat`, then `f(xs, dim=1)`."""
     kind = plan.unit.kind(function)
+    names = {k.arg for k in call.keywords}
+    count = len(call.args) - (function is not call.func)
     if kind.tag != "torch" or plan.unit.resolve(function) or call in plan.taken:
         return
-    row = plan.unit.book.find(kind.name)
-    names = {k.arg for k in call.keywords}
-    if not names or row is None or row.signature is None or row.get("layer") or _own_name(plan, row, names):
-        return
-    spelled = ", ".join(sorted(f"{n}=" if n else "**" for n in names))
-    message = f"`{ast.unparse(function)}` holds {kind.name}, whose counterpart does not take {spelled}"
-    advice = "Write the arguments where the function is named: partial(f, dim=1)."
-    plan.found("JM203", call, kind.name, message, rule=row.name, advice=advice)
+    for held in kind.items or (kind,):
+        row = plan.unit.book.find(held.name)
+        if held.name == ANY_FUNCTION:
+            problem = f"may hold any function: whether it takes {_spelled(names)} is not known" if names else ""
+        elif row is None or row.signature is None or row.get("layer"):
+            continue
+        else:
+            problem = _held_otherwise(plan, row, names, count)
+            problem = f"holds {held.name}, whose counterpart {problem}" if problem else ""
+        if problem:
+            advice = "Write the arguments where the function is named: partial(f, dim=1)."
+            message = f"`{ast.unparse(function)}` {problem}"
+            plan.found("JM203", call, held.name, message, rule=row.name if row else "", advice=advice)
+            return
+
+
+def _held_otherwise(plan: Plan, row: Row, names: Collection[str | None], count: int) -> str:
+    """What a row's function as a value makes of arguments by name, or of the first `count` by position, that torch
+    would not; "" when nothing. The `axis` of NumPy's functions is their second."""
+    assert row.signature is not None
+    written = function_text(plan, row)
+    if written is None:
+        return ""  # left where it is named
+    entry = plan.catalogue.get(written[0])
+    if names and (entry is None or not {*names} <= {*entry.params}):
+        return f"does not take {_spelled(names)}"
+    normal = [p for p in row.signature.params if p.kind == "normal"]
+    if entry is not None or count <= sum(p.default is None for p in normal):
+        return ""
+    first = [p.name for p in normal[:count]]
+    same = [f"{written[0]}({between.join(first)})" for between in (", ", ", axis=")]
+    forms = (option.template.form(frozenset(first)) for option in row.options)
+    if any("".join(p if isinstance(p, str) else p.name for p in form.pieces) in same for form in forms):
+        return ""
+    return "takes fewer arguments, or others in their places"
+
+
+def _spelled(names: Collection[str | None]) -> str:
+    return ", ".join(sorted(f"{n}=" if n else "**" for n in names))
 
 
 def _library_function(plan: Plan, row: Row, call: ast.Call) -> str | None:

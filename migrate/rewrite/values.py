@@ -8,7 +8,7 @@ import re
 from ..read.kinds import Kind
 from ..rulebook.condition import holds
 from ..rulebook.load import packages, torch_names
-from ..rulebook.precedence import ATOM, LAMBDA
+from ..rulebook.precedence import ATOM, LAMBDA, level_of_text
 from ..rulebook.rows import Row
 from ..rulebook.signature import Arguments
 from .imports import in_annotation
@@ -201,6 +201,9 @@ def function_text(plan: Plan, row: Row) -> tuple[str, int] | None:
     signature = row.signature
     if signature is None or row.get("effect"):
         return None
+    if value := str(row.get("value", "")):
+        plan.layers |= {value} & plan.catalogue.keys()
+        return value, level_of_text(value)
     needed = [p for p in signature.params if p.default is None and p.kind == "normal"]
     names = frozenset(p.name for p in needed)
     ask = asker(signature, Arguments({}), plan.unit)

@@ -17,6 +17,7 @@ KEYS = frozenset(
         "sig",
         "to",
         "strict",
+        "value",
         "also",
         "gives",
         "drop",

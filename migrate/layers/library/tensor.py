@@ -98,16 +98,20 @@ def min_with_indices(input, dim, keepdim=False):
     return _take(input, jnp.argmin(jnp.atleast_1d(input), dim, keepdims=True), dim, keepdim)
 
 
-def max_of(input, dim_or_other):
-    """torch.max with two arguments: over a dimension (and where it is), or of two tensors."""
-    along = isinstance(dim_or_other, (int, np.integer))
-    return max_with_indices(input, dim_or_other) if along else jnp.maximum(input, dim_or_other)
+def max_of(input, dim=None, keepdim=False):
+    """torch.max: of all, over a dimension (and where it is), or elementwise of two tensors (`dim` is the other)."""
+    if dim is None:
+        return jnp.max(input)
+    along = isinstance(dim, (int, np.integer))
+    return max_with_indices(input, dim, keepdim) if along else jnp.maximum(input, dim)
 
 
-def min_of(input, dim_or_other):
-    """torch.min with two arguments: over a dimension (and where it is), or of two tensors."""
-    along = isinstance(dim_or_other, (int, np.integer))
-    return min_with_indices(input, dim_or_other) if along else jnp.minimum(input, dim_or_other)
+def min_of(input, dim=None, keepdim=False):
+    """torch.min: of all, over a dimension (and where it is), or elementwise of two tensors (`dim` is the other)."""
+    if dim is None:
+        return jnp.min(input)
+    along = isinstance(dim, (int, np.integer))
+    return min_with_indices(input, dim, keepdim) if along else jnp.minimum(input, dim)
 
 
 def sort(input, dim=-1, descending=False, stable=True):
@@ -444,7 +448,7 @@ def scalar_beside(scalar, x):
 
 def legacy_tensor(*data, dtype):
     """torch.FloatTensor(…) of something that may be sizes (an array with any values) or values."""
-    if all(isinstance(size, int) for size in data):
+    if all(isinstance(size, (int, np.integer)) for size in data):
         return jnp.empty(data, dtype)
     if isinstance(data[0], tuple):
         raise TypeError("torch takes its own shapes for sizes and other tuples for values: say which this is")

@@ -8,8 +8,9 @@ from ...read.facts import ClassFacts, FunctionFacts
 from ...read.kinds import Kind
 from ...read.needs import is_reset
 from ...rulebook.precedence import NOT
-from ..layercalls import remove_argument
+from ..layercalls import held_problem, remove_argument
 from ..plan import Plan, Whole
+from .named import names_looked_up
 
 LIBRARY = ("ModuleDict", "Sequential", "ParameterDict")
 
@@ -57,11 +58,25 @@ def _own_call(plan: Plan, node: ast.Call) -> None:
             if kind.facts.is_module and plan.needs.takes_rngs(kind.facts):
                 _reach(plan, node, kind.facts.name)
             return
-        if plan.unit.resolve(node.func) is None:
+        if plan.unit.resolve(node.func) is None and not _is_misfit(plan, node, kind.name):
             _reach(plan, node, kind.name or ast.unparse(node.func))
     elif isinstance(kind.facts, FunctionFacts) and kind.facts in plan.needs.rngs:
         if kind.facts.name != "__init__":
             _reach(plan, node, kind.facts.name)
+
+
+def _is_misfit(plan: Plan, node: ast.Call, name: str) -> bool:
+    """Report what the call of a class that is chosen elsewhere gives and the layer library's versions do not take."""
+    names = [name] if name else [f"torch.nn.{n}" for n in names_looked_up(plan, node.func)]
+    rows = [row for n in names if (row := plan.unit.book.find(n)) is not None]
+    problem = next((p for row in rows if (p := held_problem(plan, row, node))), "")
+    if not rows and any(k.arg == "inplace" for k in node.keywords):
+        problem = "the layers of the layer library have no inplace"
+    if problem:
+        plan.found(
+            "JM202", node, name or ast.unparse(node.func), problem, advice="Leave it out, or name the class here."
+        )
+    return bool(problem)
 
 
 def _reach(plan: Plan, node: ast.Call, name: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Collection
 
 from ...read.chosen import Choices, looked_up, pattern
 from ...rulebook.precedence import ATOM
@@ -33,16 +34,12 @@ def _lookup(plan: Plan, node: ast.Call, module: str) -> None:
             return
         plan_value(plan, node, f"{module}.{name.value}")
         return
-    if written := pattern(name):
-        known = (n.rpartition(".") for n in plan.unit.book.rows)
-        names = {short for head, _, short in known if head == module and re.fullmatch(written, short)}
-        closed = True
-    else:
-        choices = Choices(plan.project, plan.unit)
-        names = choices.of(name) or set()
-        closed = choices.closed
-    if not names or (missing := sorted(n for n in names if not _converts(plan, module, n))):
-        why = f": {module}.{missing[0]} is not in the layer library" if names else ""
+    names, closed = _names(plan, name, module)
+    call = plan.unit.tree.parents.get(node)
+    given = {k.arg for k in call.keywords} if isinstance(call, ast.Call) and call.func is node else set()
+    if not names or (missing := sorted(n for n in names if not _converts(plan, module, n, given))):
+        spelled = "".join(f" with {k}=" if k else " with **" for k in given)
+        why = f": {module}.{missing[0]}{spelled} is not in the layer library" if names else ""
         plan.taken.update((node, node.func, node.args[0]))
         message = f"which name of {module} this is shows only at run time{why}"
         advice = "Choose from a dict of the classes or functions that are meant."
@@ -61,8 +58,25 @@ def _lookup(plan: Plan, node: ast.Call, module: str) -> None:
     plan.found("JM002" if closed else "JM101", node, module, message, advice="" if closed else OTHERS)
 
 
-def _converts(plan: Plan, module: str, name: str) -> bool:
-    """Whether the layer file, or a dict, can have the thing of that name."""
+def _names(plan: Plan, name: ast.expr, module: str) -> tuple[set[str], bool]:
+    """The names that may be looked up in a module, as far as the project shows, and whether these are all."""
+    if written := pattern(name):
+        known = (n.rpartition(".") for n in plan.unit.book.rows)
+        return {short for head, _, short in known if head == module and re.fullmatch(written, short)}, True
+    choices = Choices(plan.project, plan.unit)
+    return choices.of(name) or set(), choices.closed
+
+
+def names_looked_up(plan: Plan, node: ast.expr) -> list[str]:
+    """The classes that `getattr(nn, name)` may give; none for any other expression."""
+    if looked_up(plan.unit, node) != "torch.nn":
+        return []
+    assert isinstance(node, ast.Call)
+    return sorted(_names(plan, node.args[1], "torch.nn")[0])
+
+
+def _converts(plan: Plan, module: str, name: str, given: Collection[str | None]) -> bool:
+    """Whether the layer file, or a dict, can have the thing of that name, called with the keywords that are given."""
     if module == "torch.nn.init":
         return name in plan.catalogue
     row = plan.unit.book.find(f"{module}.{name}")
@@ -70,7 +84,9 @@ def _converts(plan: Plan, module: str, name: str) -> bool:
         return False
     if module == "torch.nn":
         return row.get("layer") == name and name in plan.catalogue and name not in plan.native.layers
-    return function_text(plan, row) is not None
+    found = function_text(plan, row)
+    entry = plan.catalogue.get(found[0]) if found is not None else None
+    return found is not None and (not given or (entry is not None and {*given} <= {*entry.params}))
 
 
 def _table(plan: Plan, node: ast.Call, module: str, names: list[str]) -> None:
