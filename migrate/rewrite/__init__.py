@@ -10,6 +10,7 @@ from .plan import Plan
 def passes() -> Sequence[Callable[[Plan], None]]:
     """Structure first (it takes nodes away from the rows), rows next, then what needs the rows' decisions."""
     from .borders import plan_borders
+    from .buffers import plan_buffers
     from .calls import plan_calls
     from .control import plan_hazards, plan_lax, plan_nan_checks, plan_purity, plan_ranges
     from .devices import plan_devices
@@ -38,6 +39,7 @@ def passes() -> Sequence[Callable[[Plan], None]]:
         plan_devices,
         plan_tensor_types,
         plan_inplace,
+        plan_buffers,
         plan_partials,
         plan_calls,
         plan_indexing,
