@@ -155,7 +155,7 @@ class Aliases:
         owner = key.partition(".")[0] if isinstance(base, ast.Attribute) else ""
         names = [h for h in names if h != owner]  # the object holds what is bound to its attribute
         if variable:  # a module that holds the Variable sees its new value
-            names = [h for h in names if not self._is_module(h, flow.owner)]
+            names = [h for h in names if not self._is_module(h, stmt)]
         return written, [h for h in names if h not in _rebound(stmt)]
 
     def _is_array(self, name: str, stmt: ast.stmt) -> bool:
@@ -168,9 +168,18 @@ class Aliases:
             return False
         return holder in live or "." in holder
 
-    def _is_module(self, name: str, owner: ast.AST) -> bool:
-        kinds = {self.unit.kind(n).tag for n in ast.walk(owner) if isinstance(n, ast.Name) and n.id == name}
-        kinds |= {self.unit.kind(n).tag for n in ast.walk(owner) if isinstance(n, ast.arg) and n.arg == name}
+    def _is_module(self, name: str, stmt: ast.stmt) -> bool:
+        """Whether a name of the function, or an attribute anywhere in the class, is a module as far as is known."""
+        place = self.flow(stmt).owner
+        if last := name.rpartition(".")[2] if "." in name else "":
+            place = self.unit.tree.class_of(stmt) or place
+        kinds = {
+            self.unit.kind(n).tag
+            for n in ast.walk(place)
+            if (isinstance(n, ast.Name) and n.id == name)
+            or (isinstance(n, ast.arg) and n.arg == name)
+            or (isinstance(n, ast.Attribute) and n.attr == last and ast.unparse(n) == name)
+        }
         return kinds - {"unknown"} == {"Module"}
 
     def _name(self, holder: str, base: ast.expr, stmt: ast.stmt) -> Holder:
