@@ -20,7 +20,7 @@ from .progress import Step, no_step
 from .read.infer import infer
 from .read.native import TORCH_LAYERS, find_native
 from .read.needs import find_needs, is_converted
-from .read.project import open_project
+from .read.project import imported, open_project
 from .read.source import Source
 from .read.unit import Unit
 from .report.findings import Finding, Outcome, Run
@@ -46,6 +46,9 @@ def convert_files(
     with _uncollected(), _deep():
         return _convert(sources, book, settings or Settings(), refused or {}, step)
 
+
+# A file of these without torch is the same model for another framework: its tensors are not torch's.
+OTHER_FRAMEWORKS = frozenset({"tensorflow", "keras", "paddle", "mxnet", "mindspore", "chainer"})
 
 DEPTH = 10_000  # frames: sums of a thousand terms are nested a thousand deep
 
@@ -169,8 +172,11 @@ def _concerned(unit: Unit) -> bool:
         b.target.startswith("torch") for s in unit.scopes.of.values() for bs in s.bindings.values() for b in bs
     ):
         return True
-    if wants_conversion(unit.source) or any(kind.tag == "Module" for kind in unit.kinds.values()):
+    modules = {kind.name for kind in unit.kinds.values() if kind.tag == "Module"}
+    if wants_conversion(unit.source) or modules - {"plain"}:
         return True
+    if modules and not imported(unit) & OTHER_FRAMEWORKS:
+        return True  # attributes of a plain object may be tensors
     return any(
         kind.is_tensor
         for function in unit.functions.values()

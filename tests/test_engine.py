@@ -222,3 +222,18 @@ def test_a_file_without_torch_that_is_handed_tensors_is_converted() -> None:
     outcomes = {o.path: o for o in convert_files(sources, load_rules()).outcomes}
     assert outcomes["p/b.py"].after == "def tail(x):\n    return x.reshape(x.shape[0], -1)\n"
     assert outcomes["p/c.py"].status == "skipped"
+
+
+def test_the_same_model_for_another_framework_is_skipped() -> None:
+    cell = "class Cell:\n    def step(self):\n        return self.state.std(0)\n"
+    sources = [
+        Source("p/__init__.py", ""),
+        Source("p/torch_cell.py", "import torch\n\n" + cell),
+        Source("p/tf_cell.py", "import tensorflow as tf\n\n" + cell),
+        Source("p/paddle_cell.py", "from paddle import nn\n\n" + cell),
+        Source("p/cell.py", "import numpy as np\n\n" + cell),
+    ]
+    outcomes = {o.path: o for o in convert_files(sources, load_rules()).outcomes}
+    assert {f.code for name in ("cell", "torch_cell") for f in outcomes[f"p/{name}.py"].findings} == {"JM201"}
+    assert outcomes["p/cell.py"].findings
+    assert {outcomes[f"p/{name}_cell.py"].status for name in ("tf", "paddle")} == {"skipped"}

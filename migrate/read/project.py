@@ -151,7 +151,7 @@ def _look_around(project: Project) -> None:
         for child in cls.body
         if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef))
     )
-    tops = {unit: _imported(unit) for unit in project.units}
+    tops = {unit: imported(unit) for unit in project.units}
     closed = {
         unit
         for unit in project.units
@@ -166,7 +166,7 @@ def _look_around(project: Project) -> None:
         unit.around = Surroundings(methods, unit in closed, arrays, named_axes, within[unit])
 
 
-def _imported(unit: Unit) -> set[str]:
+def imported(unit: Unit) -> set[str]:
     """The top-level names of all modules that a unit imports; "." for relative imports, which stay in the project."""
     found: set[str] = set()
     for node in unit.tree.all(ast.Import):
