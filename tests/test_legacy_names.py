@@ -124,3 +124,53 @@ def test_a_choice_that_reads_the_name_that_it_binds() -> None:
     source = f"{HEAD}def f(x: torch.Tensor, layers):\n    for layer in layers:\n        x = x if layer else x.relu()\n"
     source += "    kind = torch.FloatTensor if layers else kind.half\n    return x\n"
     assert convert(source).findings
+
+
+ANNOTATED = """
+import torch
+from torch import Tensor, nn
+from typing import Literal, Optional, cast
+
+Mask = torch.BoolTensor
+
+
+class Net(nn.Module):
+    inner: "nn.Linear"
+
+    def __init__(self, scale: "Tensor", like: "Net | None" = None):
+        super().__init__()
+        self.scale, self.like = scale, like
+
+    def forward(self, x: torch.LongTensor, mask: Optional[Mask] = None) -> "Optional[torch.cuda.FloatTensor]":
+        y: "list[Tensor]" = [x.sum(0), cast(torch.FloatTensor, self.scale)]
+        mode: Literal["torch.Tensor"] = "torch.Tensor"
+        return y[0] * y[1] if mask is None else torch.where(mask, x, 0)
+
+
+def apply(net: "nn.Module", x: torch.FloatTensor | None) -> Tensor:
+    return net(x, x > 1)
+
+
+def main():
+    return apply(Net(torch.ones(2)), torch.arange(4).reshape(2, 2)), Net(torch.ones(2))(torch.ones(2, 2))
+"""
+
+
+def test_types_in_annotations(tmp_path: Path) -> None:
+    """What only says a type becomes `jax.Array`, also in quotes; quotes stay around names of the file."""
+    converted = convert(ANNOTATED)
+    assert not converted.left, converted.left
+    for text in (
+        "inner: Linear", 'scale: jax.Array, like: "Net | None"', "x: jax.Array, mask: Optional[jax.Array] = None",
+        ") -> Optional[jax.Array]:", "y: list[jax.Array] =", 'mode: Literal["torch.Tensor"] = "torch.Tensor"',
+        "cast(jax.Array, ", "net: nnx.Module, x: jax.Array | None) -> jax.Array",
+    ):  # fmt: skip
+        assert text in converted.text
+    wants, ours = under_torch(ANNOTATED).main(), under_jax(converted, tmp_path).main()
+    for want, our in zip(wants, ours, strict=True):
+        np.testing.assert_array_equal(np.asarray(our), want.detach().numpy())
+
+
+@pytest.mark.parametrize("use", ["isinstance(x, torch.LongTensor)", "type(x) is torch.LongTensor", "x.type() == T"])
+def test_a_tensor_type_that_is_asked_for_is_left(use: str) -> None:
+    assert convert(f"import torch\n\n\ndef f(x: torch.LongTensor, T=torch.LongTensor):\n    return {use}\n").left

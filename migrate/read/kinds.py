@@ -189,20 +189,10 @@ _TYPING = {
     "object": UNKNOWN,
     "complex": OTHER,
 }
-_TENSOR_TYPES = frozenset(
-    f"torch.{n}"
-    for n in (
-        "Tensor",
-        "FloatTensor",
-        "LongTensor",
-        "BoolTensor",
-        "IntTensor",
-        "HalfTensor",
-        "DoubleTensor",
-        "ByteTensor",
-        "cuda.FloatTensor",
-        "cuda.LongTensor",
-    )
+TYPED_TENSORS = frozenset(
+    f"torch.{device}{numbers}Tensor"
+    for device in ("", "cuda.")
+    for numbers in "Float Double Half BFloat16 Long Int Short Char Byte Bool".split()  # noqa: SIM905
 )
 
 
@@ -224,7 +214,7 @@ def kind_of_annotation(node: ast.expr | None, resolve: Callable[[ast.expr], str 
     if isinstance(node, ast.Subscript):
         return _generic(node, resolve)
     name = resolve(node) or (node.id if isinstance(node, ast.Name) else "")
-    if name in _TENSOR_TYPES or (isinstance(node, ast.Name) and node.id == "Tensor" and name == "Tensor"):
+    if name in {"torch.Tensor", *TYPED_TENSORS} or (isinstance(node, ast.Name) and node.id == name == "Tensor"):
         return TENSOR.because("annotated")
     if name == "torch.nn.Parameter":
         return VARIABLE.because("annotated")

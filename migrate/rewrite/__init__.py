@@ -22,6 +22,7 @@ def passes() -> Sequence[Callable[[Plan], None]]:
     from .marks import plan_marks
     from .modules import plan_modules
     from .partials import plan_partials
+    from .quoted import plan_quoted
     from .randomness import plan_keys, plan_seeds
     from .reexports import plan_reexports
     from .selfassign import plan_self_assignments
@@ -38,6 +39,7 @@ def passes() -> Sequence[Callable[[Plan], None]]:
         plan_training,
         plan_devices,
         plan_tensor_types,
+        plan_quoted,
         plan_inplace,
         plan_buffers,
         plan_partials,

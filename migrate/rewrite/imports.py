@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..read.reexports import follow
@@ -117,11 +117,18 @@ def _used_names(tree: Tree, scopes: Scopes) -> set[str]:
 
 def read_in_strings(tree: Tree) -> set[str]:
     """The names in string annotations and in `__all__`."""
-    names: set[str] = set()
+    texts = [n.value for n in tree.all(ast.Constant) if isinstance(n.value, str) and _in_all(tree, n)]
+    texts += [str(n.value) for n in quoted_annotations(tree)]
+    return {name for text in texts if len(text) < 200 for name in re.findall(r"[A-Za-z_]\w*", text)}
+
+
+def quoted_annotations(tree: Tree) -> Iterator[ast.Constant]:
+    """The string constants that stand for a type; those of `Literal["torch"]` mean themselves."""
     for node in tree.all(ast.Constant):
-        if isinstance(node.value, str) and len(node.value) < 200 and (in_annotation(tree, node) or _in_all(tree, node)):
-            names |= set(re.findall(r"[A-Za-z_]\w*", node.value))
-    return names
+        if isinstance(node.value, str) and in_annotation(tree, node):
+            generic = (ast.unparse(up.value) for up in tree.ancestors(node) if isinstance(up, ast.Subscript))
+            if not any(name.rpartition(".")[2] in ("Literal", "Annotated") for name in generic):
+                yield node
 
 
 def _imported(scope: Scope | None, name: str) -> bool:

@@ -149,10 +149,9 @@ def plan_value(plan: Plan, node: ast.expr, dotted: str) -> None:
         plan.replace(node, text)
         plan.found("JM001", node, dotted, f"{dotted} -> {text}", rule=row.name)
     elif (row.get("const") or row.get("property")) and row.options:
-        form = row.options[0].template.form(frozenset())
-        if not form.holes:
-            text = "".join(str(p) for p in form.pieces)
-            plan.replace(node, text, form.level)
+        if (fixed := fixed_text(row)) is not None:
+            text, level = fixed
+            plan.replace(node, text, level)
             note = row.notes[0] if row.notes else None
             plan.found(
                 note.code if note else "JM001",
@@ -163,6 +162,14 @@ def plan_value(plan: Plan, node: ast.expr, dotted: str) -> None:
             )
     else:
         _function_value(plan, row, node, dotted)
+
+
+def fixed_text(row: Row) -> tuple[str, int] | None:
+    """What a constant or a type becomes, with how tightly that binds; None for a function or a form with holes."""
+    if not (row.get("const") or row.get("property")) or not row.options:
+        return None
+    form = row.options[0].template.form(frozenset())
+    return None if form.holes else ("".join(str(p) for p in form.pieces), form.level)
 
 
 def _says_optimizer(plan: Plan, node: ast.expr, dotted: str) -> bool:

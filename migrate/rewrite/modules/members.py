@@ -115,6 +115,12 @@ def _slices_lists(plan: Plan) -> bool:
     return bool(cached)
 
 
+NNX_CLASSES = {
+    "torch.nn.Module": "nnx.Module", "torch.nn.ModuleList": "nnx.List", "torch.nn.ParameterList": "nnx.List",
+    "torch.nn.Parameter": "nnx.Param",
+}  # fmt: skip
+
+
 def _container_value(plan: Plan, node: ast.Name | ast.Attribute) -> None:
     """`isinstance(m, nn.Sequential)`, `nn.Module` in an annotation: the class itself as a value."""
     if node in plan.taken:
@@ -125,10 +131,7 @@ def _container_value(plan: Plan, node: ast.Name | ast.Attribute) -> None:
         return
     if isinstance(parent, ast.ClassDef) or (isinstance(parent, ast.Attribute) and plan.unit.resolve(parent)):
         return
-    target = {
-        "torch.nn.Module": "nnx.Module", "torch.nn.ModuleList": "nnx.List", "torch.nn.ParameterList": "nnx.List",
-        "torch.nn.Parameter": "nnx.Param",
-    }.get(dotted or "")  # fmt: skip
+    target = NNX_CLASSES.get(dotted or "")
     if dotted in ("torch.nn.Sequential", "torch.nn.ModuleDict", "torch.nn.ParameterDict"):
         target = plan.layer(dotted.rpartition(".")[2])
     if dotted and target:
