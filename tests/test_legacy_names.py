@@ -22,6 +22,8 @@ LOSSES = [
     "F.mse_loss(x, y, reduce=False, size_average=True)",
     "F.l1_loss(x, y, size_average=True, reduction='sum')",
     "F.l1_loss(x, y, reduce=True, size_average=False, reduction='none')",
+    "F.mse_loss(x, y, size_average=0)",
+    "F.l1_loss(x, y, size_average=1, reduce=0)",
     "nn.BCELoss(size_average=False)(x, y)",
     "nn.MSELoss(reduce=False)(x, y)",
     "nn.SmoothL1Loss(size_average=True)(x, y)",

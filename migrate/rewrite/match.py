@@ -67,11 +67,12 @@ def legacy_reduction(signature: Signature, named: Mapping[str, ast.expr]) -> str
     given = [f.value for f in flags if isinstance(f, ast.Constant)]
     if "size_average" not in signature.by_name or len(given) != len(flags) or all(v is None for v in given):
         return None
-    average, reduce = (
-        named[n].value is not False if n in named else True  # type: ignore[attr-defined]
-        for n in LEGACY
-    )
+    average, reduce = (n not in named or _says_yes(named[n]) for n in LEGACY)
     return "none" if not reduce else "mean" if average else "sum"
+
+
+def _says_yes(flag: ast.expr) -> bool:
+    return isinstance(flag, ast.Constant) and (flag.value is None or bool(flag.value))
 
 
 def _modern(signature: Signature, arguments: Arguments) -> Arguments:
