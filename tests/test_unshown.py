@@ -311,6 +311,14 @@ def test_what_another_file_of_the_project_hands_on_counts() -> None:
     assert codes["pack/apart.py"] == ["JM001"]
 
 
+@pytest.mark.parametrize("use", ["t / s.median()", "s.median() * t"])
+def test_what_a_library_with_arrays_may_give_as_a_number_shows_no_tensor(use: str) -> None:
+    text = f"import torch\ndef f(t: torch.Tensor, s): return {use}\n"
+    assert not converted.convert(text).left
+    found = converted.convert(f"import pandas as pd\n{text}").findings
+    assert [f.name for f in found if f.code == "JM201"] == ["torch.Tensor.median"]
+
+
 def test_the_report_says_why() -> None:
     done = converted.convert("import torch\ndef f(x): return x.sqrt(), x.T\n")
     assert [f.evidence for f in done.findings if f.name == "torch.Tensor.sqrt"] == [

@@ -31,6 +31,7 @@ from .kinds import (
     join_all,
     kind_of_result,
 )
+from .shared_names import may_give_number
 from .unit import STANDARD_LIBRARY
 
 if TYPE_CHECKING:
@@ -307,10 +308,16 @@ class Evaluator(Calls):
         self(node.key, inner)
         return Kind("dict", "", (self(node.value, inner),))
 
+    def _prove_operand(self, node: ast.expr, env: Env) -> None:
+        """What is combined with a tensor is the second evidence, where it can be no number."""
+        method = node.func.attr if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else ""
+        if not may_give_number(method, self.unit.around):
+            self.prove(node, env, "its result is combined with a tensor")
+
     def _BinOp(self, node: ast.BinOp, env: Env) -> Kind:
         left, right = self(node.left, env), self(node.right, env)
         if left.is_tensor or right.is_tensor:
-            self.prove(node.right if left.is_tensor else node.left, env, "its result is combined with a tensor")
+            self._prove_operand(node.right if left.is_tensor else node.left, env)
             if all(k.name == "scalar" or k.tag in NUMBERS for k in (left, right)):
                 return left if left.is_tensor else right
             return TENSOR.because(left.why or right.why)

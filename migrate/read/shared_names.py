@@ -192,6 +192,12 @@ def shown_by_index(method: str, around: Surroundings) -> bool:
     return method in ("clone", "detach", "exp", "log", "log10", "sqrt") and not around.arrays
 
 
+def may_give_number(method: str, around: Surroundings) -> bool:
+    """Whether something within reach, of a library with arrays of its own, may have the method: what it gives is
+    perhaps a number (`series.median()`), and those are combined with tensors."""
+    return around.arrays and (around.owned is None or method in around.owned)
+
+
 def same_for_arrays(node: ast.Call) -> bool:
     """Whether `value.name(…)`, as it stands, is a method of JAX's and NumPy's arrays with torch's meaning."""
     if not isinstance(node.func, ast.Attribute):

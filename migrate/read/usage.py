@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from .caught import is_caught
-from .shared_names import shown_beside, shown_by_index
+from .shared_names import may_give_number, shown_beside, shown_by_index
 from .tensor_only import TENSOR_ATTRIBUTES, may_show_tensor, shows_tensor
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class Usage:
     def of_result(self, node: ast.Call, method: str, proven: dict[str, str]) -> str:
         """What is done with the result, and only with a tensor."""
         up = self.unit.tree.parents.get(node)
-        if isinstance(up, ast.BinOp):
+        if isinstance(up, ast.BinOp) and not may_give_number(method, self.unit.around):
             other = up.right if up.left is node else up.left
             if isinstance(other, ast.Name) and other.id in proven:
                 return f"its result is combined with `{other.id}`"
