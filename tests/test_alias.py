@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import random
 import sys
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import rule_env
 import runner
 
-from jaxmigrate.read.views import is_view
+from jaxmigrate.read.views import INPLACE_AT, is_view
 
 
 def tensors(value: Any) -> Iterator[torch.Tensor]:
@@ -57,6 +58,16 @@ def test_every_rule_whose_result_shares_memory_is_in_the_table_of_views(
                 missing.add((name, case[0]))
     assert measured > 400
     assert not missing
+
+
+def test_the_places_at_which_torch_takes_inplace() -> None:
+    found = {}
+    for name in (n for n in {*dir(torch.nn), *dir(torch.nn.functional)} if not n.startswith("_")):
+        made = getattr(torch.nn, name, None) or getattr(torch.nn.functional, name)
+        if inspect.isfunction(made) or (inspect.isclass(made) and issubclass(made, torch.nn.Module)):
+            names = list(inspect.signature(made).parameters)
+            found |= {name: names.index("inplace")} if "inplace" in names else {}
+    assert found == INPLACE_AT
 
 
 SHARING = """

@@ -30,10 +30,21 @@ PASSING_LAYERS = frozenset(
     for n in """Identity Dropout Dropout1d Dropout2d Dropout3d AlphaDropout FeatureAlphaDropout Flatten Unflatten
     PixelShuffle PixelUnshuffle ChannelShuffle Module ModuleList ModuleDict Sequential""".split()  # noqa: SIM905
 )
-INPLACE_LAST = frozenset(
-    """ReLU ReLU6 LeakyReLU ELU SELU CELU SiLU Mish Hardswish Hardsigmoid Hardtanh RReLU Threshold Dropout Dropout2d
-    relu relu6 leaky_relu elu selu celu silu mish hardswish hardsigmoid hardtanh threshold""".split()  # noqa: SIM905
-)
+# At which place layers and functions take `inplace`.
+INPLACE_AT = {
+    name: place
+    for place, names in enumerate(
+        (
+            "ReLU ReLU6 SELU SiLU Mish Hardswish Hardsigmoid",
+            "LeakyReLU ELU CELU Dropout Dropout1d Dropout2d Dropout3d AlphaDropout FeatureAlphaDropout "
+            "relu relu6 selu silu mish hardswish hardsigmoid",
+            "Hardtanh RReLU Threshold leaky_relu elu celu",
+            "hardtanh threshold dropout dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout",
+            "rrelu",
+        )
+    )
+    for name in names.split()
+}
 
 
 def is_view(name: str) -> bool:
@@ -111,7 +122,7 @@ class Modules:
         dotted = self.unit.resolve(node.func) or self._base(node)
         made = self.unit.kind(node).name  # what a function of the project builds and returns
         if not dotted.startswith("torch.nn.") and made.startswith("torch.nn."):
-            return made in PASSING_LAYERS or made.rpartition(".")[2] in INPLACE_LAST
+            return made in PASSING_LAYERS or made.rpartition(".")[2] in INPLACE_AT
         if dotted == "torch.nn.Sequential":
             return all(isinstance(a, ast.Starred) or self._may_pass(a) for a in node.args)
         if not dotted.startswith("torch.nn."):
@@ -141,16 +152,17 @@ class Modules:
 
 
 def may_be_inplace(call: ast.Call) -> bool:
-    """Whether the call may be given a true `inplace`: by keyword, in `**options`, or True as a last argument."""
+    """Whether the call may be given a true `inplace`: by keyword, in its place, in `*values` or `**options`."""
     for keyword in call.keywords:
         if keyword.arg == "inplace":
-            return not (isinstance(keyword.value, ast.Constant) and not keyword.value.value)
-    short = ast.unparse(call.func).rpartition(".")[2]
-    if short in INPLACE_LAST and any(k.arg is None for k in call.keywords):
-        return True  # `**options` may hold it
-    return (
-        short in INPLACE_LAST
-        and bool(call.args)
-        and isinstance(call.args[-1], ast.Constant)
-        and call.args[-1].value is True
-    )
+            return not _is_false(keyword.value)
+    at = INPLACE_AT.get(ast.unparse(call.func).rpartition(".")[2])
+    if at is None:
+        return False
+    if any(k.arg is None for k in call.keywords) or any(isinstance(a, ast.Starred) for a in call.args[: at + 1]):
+        return True
+    return len(call.args) > at and not _is_false(call.args[at])
+
+
+def _is_false(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and not node.value
