@@ -11,6 +11,7 @@ from .aliascalls import CALLER, KEPT, NONE, Env, Sites
 from .aliasflow import Flow
 from .facts import ClassFacts, FunctionFacts
 from .liveness import stores
+from .turns import turns_around
 from .unit import Unit
 from .views import VIEW_ATTRIBUTES, Modules, is_view
 
@@ -88,16 +89,24 @@ class Aliases:
 
     def reached(self, stmt: ast.stmt, expr: ast.expr) -> Sites:
         """The memory that `expr` may reach in front of `stmt`."""
-        return self.flow(stmt).sites(expr, self._before(stmt))
+        return self.flow(stmt).sites(expr, self._at(stmt, expr))
 
     def _before(self, stmt: ast.stmt) -> Env:
         """A copy of the environment in front of a statement; that of code which is never reached is empty."""
         return dict(self.flow(stmt).before.get(stmt, {CALLER: NONE, KEPT: NONE}))
 
-    def is_temporary(self, stmt: ast.stmt, expr: ast.expr) -> bool:
-        """Whether nothing but `expr` itself reaches its memory."""
-        env = self._before(stmt)
-        sites = self.flow(stmt).sites(expr, env)
+    def _at(self, stmt: ast.stmt, expr: ast.expr) -> Env:
+        """The environment in front of a statement, with what the comprehensions around `expr` have bound."""
+        env, flow = self._before(stmt), self.flow(stmt)
+        for comprehension, depth in reversed(turns_around(self.unit, expr)):
+            for generator in comprehension.generators[:depth]:
+                flow.walk_over(generator, env)
+        return env
+
+    def is_temporary(self, stmt: ast.stmt, expr: ast.expr, beside: Sites = NONE) -> bool:
+        """Whether nothing but `expr` itself reaches its memory, that of `beside` set aside."""
+        env = self._at(stmt, expr)
+        sites = self.flow(stmt).sites(expr, env) - beside
         return all(s.startswith("new") for s in sites) and not any(sites & held for held in env.values())
 
     def holders(

@@ -136,12 +136,16 @@ class Values(Calls):
     def _comprehension(self, node: ast.AST, parts: list[ast.expr], env: Env) -> Sites:
         inner = dict(env)
         for generator in node.generators:  # type: ignore[attr-defined]
-            self._assign(generator.target, self.views(self.sites(generator.iter, inner)), inner, None)
+            self.walk_over(generator, inner)
             for test in generator.ifs:
                 self.sites(test, inner)
         found = frozenset().union(*(self.sites(p, inner) for p in parts))
         env[KEPT] |= inner[KEPT]
         return found
+
+    def walk_over(self, generator: ast.comprehension, env: Env) -> None:
+        """Bind the target of a `for … in` of a comprehension."""
+        self._assign(generator.target, self.views(self.sites(generator.iter, env)), env, None)
 
     def _ListComp(self, node: ast.ListComp, env: Env) -> Sites:
         return self._comprehension(node, [node.elt], env)

@@ -15,10 +15,11 @@ from typing import Literal
 from ...read.alias import Aliases
 from ...read.facts import ClassFacts, FunctionFacts
 from ...read.project import Project
-from ...read.scopes import parameters
+from ...read.scopes import COMPREHENSIONS, parameters
 from ...read.unit import Unit
 from .apart import apart
 from .locate import Locator
+from .over import argument_is_over, place_of
 from .places import Place, find_place
 from .quiet import QuietOnes, is_forward
 from .returns import arguments, own_returns, reaches_end, steady
@@ -143,7 +144,7 @@ class Mutators:
         if facts is None or (unit.tree.class_of(stmt) is not None and facts.owner is None and _in_class(unit, stmt)):
             return False
         locator = self.locator(unit)
-        place = _place(locator, target, stmt)
+        place = place_of(locator, target, stmt)
         if locator.aliases.modules.is_variable(place.base):  # an object: whoever passes it sees its new value
             return False
         reached = {s for s in locator.aliases.reached(stmt, place.base) if s.startswith("param ")}
@@ -299,7 +300,7 @@ class Mutators:
         for other in (m for m in self.found.values() if m.problem):
             for call in (c for c in other.calls if c.unit is unit and unit.tree.function(c.node) is node):
                 for _, value in call.given:
-                    base = _place(self.locator(unit), value, call.stmt).base
+                    base = place_of(self.locator(unit), value, call.stmt).base
                     if isinstance(base, ast.Name) and base.id in mutator.params:
                         return f"{other.facts.name}() in line {call.node.lineno} is left: {other.problem}"
         return ""
@@ -324,7 +325,7 @@ class Mutators:
     def _argument_problem(self, locator: Locator, stmt: ast.stmt, value: ast.expr) -> str:
         if locator.aliases.is_temporary(stmt, value):
             return ""
-        place = _place(locator, value, stmt)
+        place = place_of(locator, value, stmt)
         return place_problem(locator, place, stmt)
 
     def _use_problem(self, mutator: Mutator, call: Call) -> str:
@@ -341,7 +342,7 @@ class Mutators:
             stored = any(isinstance(n.ctx, ast.Store) and call.unit.kind(n.value).is_tensor for n in parts)
             return "its value is written to a tensor" if stored else ""
         locator = self.locator(call.unit)
-        if all(apart(locator, stmt, call.node, _place(locator, value, stmt)) for _, value in call.given):
+        if all(apart(locator, stmt, call.node, place_of(locator, value, stmt)) for _, value in call.given):
             return ""
         return "its value is used inside an expression"
 
@@ -349,28 +350,6 @@ class Mutators:
         """Whether nobody reads what was passed once the call is done, other than through its value."""
         locator, stmt = self.locator(call.unit), call.stmt
         return all(argument_is_over(locator, stmt, call.node, value) for _, value in call.given)
-
-
-def argument_is_over(locator: Locator, stmt: ast.stmt, node: ast.Call, value: ast.expr) -> bool:
-    """Whether nothing reads the memory of an argument after the statement, nor the statement beside the call."""
-    if locator.aliases.is_temporary(stmt, value):
-        return True
-    place = _place(locator, value, stmt)
-    if not isinstance(place.base, ast.Name) or place.problem or place.loops:
-        return False
-    kept = locator.kept(locator.aliases.flow(stmt).owner)
-    returned = isinstance(stmt, ast.Return) and not place.steps and place.base.id in kept
-    if isinstance(stmt, ast.Return) and returned and first_receiver(locator.unit, stmt.value or value) is node:
-        others = locator.aliases.holders(stmt, place.base, itself=False, kept=frozenset({place.base.id}))
-    else:
-        others = locator.aliases.holders(stmt, place.base, itself=True, kept=kept)
-    if others or (place.base.id in kept and not returned):
-        return False
-    inside = {id(n) for n in ast.walk(value)}
-    head: ast.AST = stmt.test if isinstance(stmt, (ast.If, ast.While)) else stmt
-    target = stmt.targets[0] if isinstance(stmt, ast.Assign) and len(stmt.targets) == 1 else None
-    inside |= {id(target)} if isinstance(target, ast.Name) else set()  # it is bound, not read
-    return not any(isinstance(n, ast.Name) and n.id == place.base.id and id(n) not in inside for n in ast.walk(head))
 
 
 def place_problem(locator: Locator, place: Place, stmt: ast.stmt) -> str:
@@ -406,9 +385,7 @@ def runs_once(unit: Unit, node: ast.AST, stmt: ast.stmt) -> bool:
             return not isinstance(
                 stmt, (ast.While, ast.For, ast.AsyncFor, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
             )
-        if isinstance(
-            up, (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.IfExp, ast.BoolOp)
-        ):
+        if isinstance(up, (*COMPREHENSIONS, ast.Lambda, ast.IfExp, ast.BoolOp)):
             return False
     return False
 
@@ -425,12 +402,6 @@ def _definition_problem(mutator: Mutator) -> str:
     if facts.name.startswith("__") and facts.name != "__call__":
         return f"{facts.name} is called by Python itself"
     return ""
-
-
-def _place(locator: Locator, target: ast.expr, stmt: ast.stmt) -> Place:
-    if isinstance(target, ast.Attribute) and target.attr == "data":
-        return locator.find(target.value, stmt)
-    return locator.find(target, stmt)
 
 
 def _is_none(node: ast.expr) -> bool:

@@ -11,9 +11,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ...read.facts import ClassFacts, FunctionFacts
+from ...read.kinds import WRAPPERS, Kind
 from ...read.project import Project
 from ...read.unit import Unit
-from .reach import contents, is_followed, is_store, may_be_any, may_be_method, may_be_tensor
+from .reach import contents, is_followed, is_looked_up, is_store, may_be_any, may_be_method, may_be_tensor, run_by
 from .returns import arguments
 
 IsOver = Callable[[Unit, ast.Call, ast.expr], bool]
@@ -25,7 +26,8 @@ class Quiet:
     """A function, the parameters whose memory it writes to, whether the project calls it, why a caller might notice.
 
     `through` are the functions that do the writing, itself (None) included. `maybe`: only a call that does not show
-    what it calls leads to a write. `exposed`: such a call may hand it what comes from outside.
+    what it calls leads to a write. `exposed`: such a call may hand it what comes from outside, or code outside the
+    project is given the module to call it.
     """
 
     facts: FunctionFacts
@@ -40,6 +42,12 @@ class Quiet:
     def classes(self) -> list[ClassFacts]:
         """The class that owns the method, and its bases: a call of one of them may reach the method."""
         return self.facts.owner.lineage() if self.facts.owner is not None else []
+
+    def may_serve(self, kind: Kind) -> bool:
+        """Whether calling a module of this kind may run the method."""
+        if kind.tag != "Module" or not isinstance(kind.facts, ClassFacts) or not is_forward(self.facts):
+            return False
+        return kind.facts.method(self.facts.name) is self.facts or kind.facts in self.classes
 
 
 @dataclass(frozen=True)
@@ -145,6 +153,9 @@ class QuietOnes:
                 short = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
                 if short in named and may_be_method(unit, node):
                     yield _Call(named[short], unit, node, tensors, True)
+                if tensors and (is_looked_up(unit, node.func) or self._is_imported(unit, node.func)):
+                    yield from (_Call(q, unit, node, tensors, True) for f, q in self.found.items() if is_forward(f))
+                    continue
                 if not vague or not tensors or not may_be_any(unit, node, attributes):
                     continue
                 held = contents(unit, node.func)
@@ -152,25 +163,34 @@ class QuietOnes:
                     if unit in near and (held is None or any(c.method(quiet.facts.name) is quiet.facts for c in held)):
                         yield _Call(quiet, unit, node, tensors, True)
 
+    def _is_imported(self, unit: Unit, func: ast.expr) -> bool:
+        """Whether what is called is an object that another file of the project holds."""
+        dotted = unit.resolve(func)
+        if not dotted or unit.kind(func).facts is not None:
+            return False
+        return self.project.owns(dotted.partition(".")[0]) and self.project.find(dotted) is None
+
     def _mentions(self) -> None:
-        """A function that is passed as a value may be called from anywhere."""
+        """A function that is passed as a value may be called from anywhere; a module, by the code that is given it."""
         for unit in self.project.units:
             for node in unit.tree.both(ast.Name, ast.Attribute):
-                facts, up = unit.kind(node).facts, unit.tree.parents.get(node)
-                quiet = self.found.get(facts) if isinstance(facts, FunctionFacts) else None
-                if quiet is not None and isinstance(node.ctx, ast.Load) and getattr(up, "func", None) is not node:
-                    quiet.problem = quiet.problem or f"it is passed as a value in line {node.lineno}"
+                up = unit.tree.parents.get(node)
+                if not isinstance(node.ctx, ast.Load) or getattr(up, "func", None) is node:
+                    continue
+                for quiet in self.found.values():
+                    if unit.kind(node).facts is quiet.facts or _is_call_of(unit, node, quiet):
+                        quiet.problem = quiet.problem or f"it is passed as a value in line {node.lineno}"
+            for call in unit.tree.all(ast.Call):
+                for kind in run_by(unit, call):
+                    for quiet in self.found.values():
+                        quiet.exposed |= quiet.may_serve(kind)
 
     def _reaches(self, unit: Unit, node: ast.Call) -> Iterator[Quiet]:
         kind = unit.kind(node.func)
-        if kind.facts is None:
-            return
-        for facts, quiet in self.found.items():
-            if kind.facts is facts:
-                yield quiet
-            elif kind.tag == "Module" and isinstance(kind.facts, ClassFacts) and is_forward(facts):
-                if kind.facts.method(facts.name) is facts or kind.facts in quiet.classes:
-                    yield quiet
+        if kind.name in WRAPPERS and kind.items:
+            kind = kind.items[0]
+        if kind.facts is not None:
+            yield from (q for f, q in self.found.items() if kind.facts is f or q.may_serve(kind))
 
     def _problem(self, call: _Call) -> str:
         same = call.unit is call.quiet.facts.unit
@@ -206,6 +226,11 @@ class QuietOnes:
                 yield module
         for star in {star for s in unit.scopes.of.values() for star in s.stars} & self.project.by_module.keys():
             yield self.project.by_module[star]
+
+
+def _is_call_of(unit: Unit, node: ast.expr, quiet: Quiet) -> bool:
+    """Whether `node` is the `__call__` of a module that may run the method."""
+    return isinstance(node, ast.Attribute) and node.attr == "__call__" and quiet.may_serve(unit.kind(node.value))
 
 
 def _near(facts: FunctionFacts, lost: Mapping[ClassFacts, set[Unit]]) -> set[Unit]:

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Iterator
 
+from ...read.chosen import looked_up
 from ...read.facts import ClassFacts
-from ...read.kinds import CONTAINERS, Kind
+from ...read.kinds import CONTAINERS, WRAPPERS, Kind
 from ...read.unit import Unit
 from ...read.views import Modules
 
 _FLAT = frozenset({"int", "float", "bool", "str", "None", "shape", "dtype", "device", "Class", "Function", "torch"})
+# What gives the modules inside a module without naming one.
+_WALKS = frozenset({"children", "named_children", "modules", "named_modules", "_modules", "get_submodule", "__dict__"})
+# Given a module, these do not call it.
+_INERT = re.compile(r"builtins\.(?!map$|filter$)|copy\.|pickle\.|torch\.(?:save|nn\.utils\.|optim\.)|torch\.jit\.save$")
+_STORING = frozenset({"append", "insert", "extend", "update", "add_module", "register_module", "setdefault"})
 
 
 def contents(unit: Unit, node: ast.expr) -> set[ClassFacts] | None:
@@ -158,3 +165,42 @@ def may_be_any(unit: Unit, node: ast.Call, attributes: Collection[str]) -> bool:
         if scope is None or any(b.kind in ("import", "from", "def", "class") for b in scope.bindings[func.id]):
             return False
     return not kind.known
+
+
+def is_looked_up(unit: Unit, func: ast.expr) -> bool:
+    """Whether what is called is taken from all modules inside a module, or by a name that is made at run time."""
+    if unit.kind(func).facts is not None or unit.resolve(func):
+        return False
+    sources = [*Modules(unit).constructions(func), *(_bound_to(unit, func) if isinstance(func, ast.Name) else ())]
+    return any(_looks_up(unit, n) for source in sources for n in ast.walk(source))
+
+
+def _looks_up(unit: Unit, node: ast.AST) -> bool:
+    if isinstance(node, ast.Attribute):
+        return node.attr in _WALKS and not unit.resolve(node)
+    return isinstance(node, ast.Call) and unit.resolve(node.func) == "builtins.getattr" and not looked_up(unit, node)
+
+
+def _bound_to(unit: Unit, name: ast.Name) -> Iterator[ast.expr]:
+    """What a name is assigned or walks over."""
+    scope = unit.scope(name).lookup(name.id)
+    for binding in scope.bindings[name.id] if scope is not None else ():
+        up = unit.tree.parents.get(binding.node)
+        while isinstance(up, (ast.Tuple, ast.List)):
+            up = unit.tree.parents.get(up)
+        if isinstance(up, (ast.For, ast.comprehension)):
+            yield up.iter
+        elif isinstance(up, ast.Assign):
+            yield up.value
+
+
+def run_by(unit: Unit, call: ast.Call) -> Iterator[Kind]:
+    """The kinds of the modules that a call gives to code outside the project, which may call them: `map(block, xs)`."""
+    kind, dotted = unit.kind(call.func), unit.resolve(call.func) or ""
+    if kind.facts is not None or _INERT.match(dotted) or dotted in CONTAINERS or dotted in WRAPPERS:
+        return
+    if isinstance(call.func, ast.Attribute) and call.func.attr in _STORING:
+        return
+    for value in [*call.args, *(k.value for k in call.keywords)]:
+        if unit.kind(value).tag == "Module":
+            yield unit.kind(value)
