@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import inspect
 import random
 import sys
@@ -76,19 +77,21 @@ x.expand(3, 4); x.detach(); x.data; x.contiguous(); x.to(torch.float32); x.float
 torch.as_tensor(x); x.split(2)[0]; x.chunk(2)[0]; x.unbind()[0]; x.narrow(0, 0, 1); x.diagonal(); x.unfold(1, 2, 1)
 x.view_as(y); torch.nn.Identity()(x); torch.nn.Dropout().eval()(x); torch.nn.Flatten()(x); x.movedim(0, 1)
 torch.nn.ReLU(inplace=True)(x); torch.einsum("ij->ji", x); x.swapaxes(0, 1); x.select(0, 1); x.real; x.add_(1)
-torch.meshgrid(v, w)[0]; torch.atleast_3d(x)
+torch.meshgrid(v, w)[0]; torch.atleast_3d(x); torch.FloatTensor(x); torch.Tensor(x); copy.copy(x).t()
 """
 
 
 @pytest.mark.parametrize("text", [t.strip() for t in SHARING.replace("\n", ";").split(";") if t.strip()])
 @pytest.mark.filterwarnings("ignore:torch.meshgrid")
 def test_a_write_under_an_alias_is_carried_to_it_or_left(text: str) -> None:
-    names = rule_env.torch_names(rule_env.variables())
+    names = rule_env.torch_names(rule_env.variables()) | {"copy": copy}
     assert eval(text, names).untyped_storage().data_ptr() in {
         t.untyped_storage().data_ptr() for t in tensors(list(names.values()))
     }
     setup = "x = torch.ones(3, 4)\n    y = torch.ones(3, 4)\n    v = torch.ones(4)\n    w = torch.ones(4)"
-    program = f"import torch\n\ndef main():\n    {setup}\n    z = {text}\n    z += 1\n    return x, y, v, w\n"
+    program = (
+        f"import copy\nimport torch\n\ndef main():\n    {setup}\n    z = {text}\n    z += 1\n    return x, y, v, w\n"
+    )
     outcome, _ = runner.convert(program)
     if not any(f.code in ("JM206", "JM205") for f in outcome.findings):
         assert runner.run_both(program).same, outcome.after

@@ -12,7 +12,7 @@ from jaxmigrate.read.source import Source
 from jaxmigrate.report.findings import Finding
 from jaxmigrate.rulebook import load_rules
 
-HEAD = "import torch\nfrom torch import nn\n\n\n"
+HEAD = "import contextlib\n\nimport torch\nimport torch.nn.functional as F\nfrom torch import nn\n\n\n"
 WATCHED = ("JM141", "JM142", "JM143", "JM151", "JM209")
 
 
@@ -186,3 +186,27 @@ def test_an_index_error_that_is_caught_is_refused() -> None:
     (found,) = findings(function("try:\n    return x[y]\nexcept IndexError:\n    return y"))
     assert found.code == "JM209"
     assert "line" in found.message
+
+
+CAUGHT = {
+    "the index of a target": "try:\n    F.cross_entropy(x, y)\nexcept IndexError:\n    return x",
+    "a matrix that is not positive": "try:\n    return torch.linalg.cholesky(x)\nexcept RuntimeError:\n    return y",
+    "any error at a singular matrix": "try:\n    return x.inverse()\nexcept Exception:\n    return y",
+    "a view that cannot be": "try:\n    return x.t().view(-1)\nexcept (ValueError, RuntimeError):\n    return y",
+    "suppressed": "with contextlib.suppress(RuntimeError):\n    y = torch.gather(x, 0, y)\nreturn y",
+}
+PASSED = {
+    "an error that JAX raises too": "try:\n    return x @ y\nexcept RuntimeError:\n    return y",
+    "any error at an index": "try:\n    return x[y]\nexcept Exception:\n    return y",
+    "a matrix behind another error": "try:\n    return x.inverse()\nexcept KeyError:\n    return y",
+}
+
+
+@pytest.mark.parametrize("name", CAUGHT)
+def test_a_handler_that_only_torch_reaches_is_refused(name: str) -> None:
+    assert "JM209" in [f.code for f in findings(function(CAUGHT[name]))]
+
+
+@pytest.mark.parametrize("name", PASSED)
+def test_a_handler_that_stands_for_other_errors_is_not(name: str) -> None:
+    assert "JM209" not in [f.code for f in findings(function(PASSED[name]))]

@@ -214,7 +214,7 @@ class Calls:
             return Kind("list", "", (TENSOR,))
         if dotted.startswith("einx.") and any(a.is_tensor for a in args):
             return TENSOR.because("einx result")
-        if dotted == "copy.deepcopy" and args:
+        if dotted in ("copy.copy", "copy.deepcopy") and args:
             return args[0]
         if dotted == "functools.partial" and args and args[0].tag in ("Class", "torch", "Function"):
             return replace(args[0], why="partial")

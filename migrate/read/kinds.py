@@ -110,9 +110,9 @@ def join(a: Kind, b: Kind) -> Kind:
     if a.tag == b.tag == "torch" and a.name.startswith("torch.nn.init.") and b.name.startswith("torch.nn.init."):
         return Kind("torch", "torch.nn.init.*", why=a.why or b.why)
     if a.tag == b.tag == "torch":
-        either = tuple(dict.fromkeys([*(a.items or (a,)), *(b.items or (b,))]))
-        types = any(k.name.rpartition(".")[2][:1].isupper() for k in either)
-        return UNKNOWN if types else Kind("torch", "", either, why=a.why or b.why)
+        held = tuple(dict.fromkeys([*(a.items or (a,)), *(b.items or (b,))]))
+        types = any(k.name.rpartition(".")[2][:1].isupper() for k in held)
+        return UNKNOWN if types else Kind("torch", "", held, why=a.why or b.why)
     if a.tag == b.tag == "Class":
         return Kind("Class", why=a.why) if _of_modules(a) and _of_modules(b) else UNKNOWN
     if (_of_modules(a) or _of_modules(b)) and not (a.known and b.known):

@@ -22,7 +22,8 @@ VIEWS = frozenset(
     feature_alpha_dropout feature_dropout einsum pixel_shuffle pixel_unshuffle channel_shuffle
     native_channel_shuffle Parameter Buffer Variable rearrange repeat reduce unpack checkpoint
     checkpoint_sequential coalesce block_diag sum_to_size to_dense from_dlpack frombuffer cartesian_prod
-    chain_matmul multi_dot""".split()  # noqa: SIM905
+    chain_matmul multi_dot Tensor FloatTensor DoubleTensor HalfTensor BFloat16Tensor LongTensor IntTensor ShortTensor
+    CharTensor ByteTensor BoolTensor""".split()  # noqa: SIM905
 )
 VIEW_ATTRIBUTES = frozenset(["T", "mT", "H", "mH", "data", "real", "imag"])
 PASSING_LAYERS = frozenset(

@@ -12,7 +12,7 @@ def passes() -> Sequence[Callable[[Plan], None]]:
     from .borders import plan_borders
     from .buffers import plan_buffers
     from .calls import plan_calls
-    from .control import plan_hazards, plan_lax, plan_nan_checks, plan_purity, plan_ranges
+    from .control import plan_errors, plan_hazards, plan_lax, plan_nan_checks, plan_purity, plan_ranges
     from .devices import plan_devices
     from .dtypes import plan_dtypes
     from .expected import plan_expected
@@ -45,6 +45,7 @@ def passes() -> Sequence[Callable[[Plan], None]]:
         plan_partials,
         plan_calls,
         plan_indexing,
+        plan_errors,
         plan_expected,
         plan_dtypes,
         plan_wide_results,

@@ -22,9 +22,6 @@ def plan_indexing(plan: Plan) -> None:
                 _subscript(plan, node)
             elif not plan.unit.kind(node.value).known:
                 _unknown(plan, node)
-    for stmt in plan.unit.tree.all(ast.Try):
-        if not hidden(stmt):
-            _index_errors(plan, stmt)
 
 
 def index_parts(index: ast.expr) -> list[ast.expr]:
@@ -246,32 +243,3 @@ def _two_steps(plan: Plan, node: ast.Subscript, parts: list[ast.expr]) -> None:
         return f"{writer.at_level(node.value, ATOM)}[{', '.join(texts[:count])}][{', '.join(texts[count:])}]"
 
     plan.whole[node] = Whole(build, ATOM, (node.value, *parts))
-
-
-def _index_errors(plan: Plan, node: ast.Try) -> None:
-    """`except IndexError` around tensor indexing: JAX clamps instead of raising."""
-    tree = plan.unit.tree
-    for handler in node.handlers:
-        names = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-        if not any(isinstance(n, ast.Name) and n.id == "IndexError" for n in names):
-            continue
-        reads = [n for stmt in node.body for n in ast.walk(stmt) if _may_raise(plan.unit, n)]
-        if reads and handler.type is not None:
-            line = tree.position(tree.start(reads[0]))[0]
-            plan.found(
-                "JM209", handler.type, NAME, f"torch raises IndexError at line {line}, JAX clamps the index",
-                advice="Compare the index with the shape before using it.",
-            )  # fmt: skip
-
-
-def _may_raise(unit: Unit, node: ast.AST) -> bool:
-    if isinstance(node, ast.Subscript):
-        return unit.kind(node.value).is_tensor and not isinstance(node.slice, ast.Slice)
-    if not isinstance(node, ast.Call):
-        return False
-    dotted = unit.resolve(node.func) or ""
-    short = node.func.attr if isinstance(node.func, ast.Attribute) else dotted.rpartition(".")[2]
-    tensor = isinstance(node.func, ast.Attribute) and unit.kind(node.func.value).is_tensor
-    looking = short in ("embedding", "gather", "index_select", "take", "take_along_dim", "embedding_bag")
-    module = unit.kind(node.func).name in ("torch.nn.Embedding", "torch.nn.EmbeddingBag")
-    return module or (looking and (tensor or dotted.startswith("torch.")))
