@@ -300,6 +300,24 @@ class Net(Helper, nn.Module):
     def forward(self, x):
         return self.scaled(x)
 """,
+    "what_heirs_hold": """
+from einops import repeat
+class Start:
+    def forward(self, x):
+        first = repeat(self.token, "d -> b d", b=len(x))
+        return self.last(torch.cat((first, self.middle(x)), dim=1)).mean(dim=1, keepdim=True)
+class Base(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.token = nn.Parameter(torch.ones(2))
+    def middle(self, x):
+        return x * repeat(self.scale, "d -> b d", b=len(x))
+class Net(Start, Base):
+    def __init__(self):
+        super().__init__()
+        self.last = nn.Linear(6, 3)
+        self.register_buffer("scale", torch.ones(4))
+""",
     "dataclass_cfg": """
 from dataclasses import dataclass
 @dataclass

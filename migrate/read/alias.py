@@ -247,7 +247,7 @@ class Aliases:
         facts = self.unit.functions.get(method) if method is not None else None
         if facts is None or facts.owner is None or SETUP.match(facts.name):
             return []
-        for other in (m for c in facts.owner.lineage() if c.unit is self.unit for m in c.methods.values()):
+        for other in (m for c in facts.owner.family if c.unit is self.unit for m in c.methods.values()):
             flow = self._flow(other.node)
             given = flow.returned | (flow.views(flow.returned) if other.name in ("forward", "__call__") else NONE)
             for site in sorted(given & written):
@@ -261,7 +261,7 @@ class Aliases:
         text = f"`{ast.unparse(base)}` may be held elsewhere"
         if not isinstance(facts, ClassFacts) or not isinstance(base.value, ast.Name):
             return [Holder(text)]
-        for cls in facts.lineage():
+        for cls in facts.family:
             if cls.unit is not self.unit:
                 return [Holder(text)]
             for method in cls.methods.values():

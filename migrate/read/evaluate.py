@@ -189,6 +189,8 @@ class Evaluator(Calls):
             if found is not None:
                 return found
             method = next((c.methods[name] for c in lineage if name in c.methods), None)
+            if method is None and base.name != "super":
+                method = base.facts.heirs_method(name)
             if method is not None:
                 return Kind("Function", facts=method)
         row = self.unit.book.find(base.name or (base.facts.layer_base if isinstance(base.facts, ClassFacts) else ""))

@@ -404,7 +404,7 @@ class Calls:
             if name == "forward" and layer:
                 return self._call_module(Kind("Module", layer), node, args, keywords)
         elif isinstance(base.facts, ClassFacts):
-            own = base.facts.method(name)
+            own = base.facts.method(name) or base.facts.heirs_method(name)
             if own is not None:
                 return self.flow.call(own, node, args, keywords)
             held = base.facts.attribute(name)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from .kinds import UNKNOWN, Kind, join
+from .kinds import UNKNOWN, Kind, join, join_all
 
 if TYPE_CHECKING:
     from .unit import Unit
@@ -64,11 +64,15 @@ class FunctionFacts:
 
 @dataclass(eq=False)
 class ClassFacts:
-    """A class. `bases` are ClassFacts for the project's own classes, torch names or "" (unknown) for others."""
+    """A class. `bases` are ClassFacts for the project's own classes, torch names or "" (unknown) for others.
+
+    `heirs` are the project's classes that derive from it, directly or not.
+    """
 
     node: ast.ClassDef
     unit: Unit
     bases: list[ClassFacts | str] = field(default_factory=list)
+    heirs: list[ClassFacts] = field(default_factory=list)
     methods: dict[str, FunctionFacts] = field(default_factory=dict)
     attributes: dict[str, Kind] = field(default_factory=dict)
     before: dict[str, Kind] = field(default_factory=dict)
@@ -97,6 +101,12 @@ class ClassFacts:
                 found.append(item)
                 todo += item.bases
         return found
+
+    @cached_property
+    def family(self) -> list[ClassFacts]:
+        """The classes whose methods the project may run on an object that has this class's: its lineage, its heirs and
+        what these derive from beside it."""
+        return list(dict.fromkeys(c for start in (self, *self.heirs) for c in start.lineage()))
 
     def torch_bases(self) -> list[str]:
         """The torch classes it derives from, directly or not."""
@@ -145,11 +155,14 @@ class ClassFacts:
         return join(now, then) if now.known else then
 
     def attribute(self, name: str) -> Kind | None:
-        """The join of what any class of the hierarchy assigns to `self.name`."""
+        """The join of what any class of the hierarchy assigns to `self.name`; where that is nothing, or None, also of
+        what the rest of the family does."""
         kinds = [found for c in self.lineage() if (found := c.held(name)) is not None]
-        if not kinds:
-            return None
-        result = kinds[0]
-        for kind in kinds[1:]:
-            result = join(result, kind)
-        return result
+        if all(kind.tag == "None" for kind in kinds):
+            kinds += [found for c in self.family[len(self.lineage()) :] if (found := c.held(name)) is not None]
+        return join_all(kinds) if kinds else None
+
+    def heirs_method(self, name: str) -> FunctionFacts | None:
+        """The method that this class leaves to its heirs, when they all have the same."""
+        found = {method for heir in self.heirs if (method := heir.method(name)) is not None}
+        return found.pop() if len(found) == 1 else None

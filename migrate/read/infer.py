@@ -23,6 +23,9 @@ def infer(project: Project) -> None:
         _collect(unit, project)
     for unit in project.units:
         _link_bases(unit, project)
+    for cls in (c for unit in project.units for c in unit.classes.values()):
+        for base in cls.lineage()[1:]:
+            base.heirs.append(cls)
     imports = {unit: project.imported_by(unit) for unit in project.units}
     known: dict[Unit, object] = {}
     stale = set(project.units)
@@ -60,11 +63,13 @@ def _knowledge(unit: Unit) -> object:
 
 
 def _affected(project: Project, changed: set[Unit], imports: Mapping[Unit, set[Unit]]) -> set[Unit]:
-    """The units that can know more now: those that changed, and those that import or are handed one."""
+    """The units that can know more now: those that changed, and those that import or are handed one, or have a class
+    with heirs in one."""
     leads: dict[Unit, set[Unit]] = {}
     for unit in project.units:
         passed = {u for f in unit.functions.values() for u in f.units_passed()}
-        for other in imports[unit] | passed:
+        heirs = {cls.unit for c in unit.classes.values() for cls in c.family}
+        for other in imports[unit] | passed | heirs:
             leads.setdefault(other, set()).add(unit)
     found: set[Unit] = set()
     todo = list(changed)

@@ -68,8 +68,8 @@ class Project:
     @cached_property
     def mixins(self) -> frozenset[ClassFacts]:
         """Classes that are no modules themselves and of which modules are made: `class Net(Mixin, nn.Module)`."""
-        modules = [cls for unit in self.units for cls in unit.classes.values() if cls.is_module]
-        return frozenset(base for cls in modules for base in cls.lineage()[1:] if not base.is_module)
+        classes = (cls for unit in self.units for cls in unit.classes.values() if not cls.is_module)
+        return frozenset(cls for cls in classes if any(heir.is_module for heir in cls.heirs))
 
     def imported_by(self, unit: Unit) -> set[Unit]:
         """The units that `unit` imports from, star imports included."""

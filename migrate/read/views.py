@@ -90,7 +90,7 @@ class Modules:
 
     def _attributes(self, facts: ClassFacts, name: str) -> list[ast.expr]:
         found: list[ast.expr] = []
-        for cls in facts.lineage():
+        for cls in facts.family:
             found += cls.assigned.get(name, [])
         return found
 
