@@ -192,3 +192,26 @@ def test_the_table_of_owners_names_every_type_that_is_loaded() -> None:
 def test_an_unknown_library_may_own_anything() -> None:
     assert methods_of(["torch", "geometry_kit"], modules=False) is None
     assert methods_of(["torch", "unittest"], modules=False) is None
+
+
+AROUND = "import torch\nfrom PIL import Image\n\n\ndef f(x, n):\n    {}\n    return torch.ones(3)\n"
+OTHERS = """
+x.sort(key=len); x.sort(reverse=True); x = x.resize((2, 3), Image.BICUBIC); a, b, c = x.step(1); x.split(","); x.split()
+"""
+
+
+@pytest.mark.parametrize("line", [t.strip() for t in OTHERS.replace("\n", " ").split(";")])
+def test_a_call_that_no_torch_method_fits_is_no_construct(line: str) -> None:
+    done = converted.convert(
+        f"import torch\nfrom PIL import Image\n\n\ndef f(x):\n    {line}\n    return torch.ones(3)\n"
+    )
+    assert not done.left
+    assert line in done.text
+
+
+@pytest.mark.parametrize("line", ["x = x.resize(2, 3)", "x.step(1)", "x.split(n)"])
+def test_a_call_that_may_be_torchs_is_reported(line: str) -> None:
+    done = converted.convert(
+        f"import torch\nfrom PIL import Image\n\n\ndef f(x, n):\n    {line}\n    return torch.ones(3)\n"
+    )
+    assert [text[:5] for text in done.left] == ["JM201"]

@@ -93,12 +93,12 @@ def _true(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, bool)
 
 
-# What no other owner accepts: NumPy views as types, repeats along one axis, flattens in an order ("C"), sorts by kind,
-# reduces into an array or a type (never into True) and transposes by all axes, two of them only where there are two;
-# its arrays have a number for a size, graphs count with a string; strings split at strings; modules move with a device,
-# a type and one flag; generators draw with probabilities.
+# What no other owner accepts: NumPy views as a type and a class, repeats along one axis, flattens in an order ("C"),
+# sorts by kind, reduces into an array or a type (never into True) and transposes by all axes, two of them only where
+# there are two; its arrays have a number for a size, graphs count with a string; strings split at strings; modules move
+# with a device, a type and one flag; generators draw with probabilities.
 _FORMS: Mapping[str, Callable[[list[ast.expr]], bool]] = {
-    "view": lambda a: any(map(_sizes, a)) and (len(a) > 1 or not isinstance(a[0], ast.Constant)),
+    "view": lambda a: len(a) > 2 or (any(map(_sizes, a)) and (len(a) > 1 or not isinstance(a[0], ast.Constant))),
     "split": lambda a: len(a) <= 2 and _sizes(a[0]),
     "flatten": lambda a: all(map(_is_int, a)),
     "select": lambda a: len(a) == 2 and _is_int(a[0]),

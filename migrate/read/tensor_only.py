@@ -112,7 +112,8 @@ def shows_tensor(node: ast.Call, unit: Unit) -> str:
     used = not isinstance(unit.tree.parents.get(node), ast.Expr)
     only = name in TENSOR_ONLY and not is_weak(node, unit.around)
     why = f"`.{name}` is called on it" if only or any(_is_torch(k, name, unit) for k in node.keywords) else ""
-    why = why or _given_a_type(node, unit) or form_shows_tensor(node, used, unit.around) or _gives_a_pair(node, unit)
+    why = why or _given_a_type(node, unit) or form_shows_tensor(node, used, unit.around)
+    why = why or _gives_a_pair(node, unit) or _gives_sizes(node, unit)
     return why if why and _fits(node, name, unit.book) and not is_caught(node, unit) else ""
 
 
@@ -141,6 +142,21 @@ def _gives_a_pair(node: ast.Call, unit: Unit) -> str:
     outer = unit.tree.parents.get(up) if up is not None else None
     called = isinstance(outer, ast.Call) and outer.func is up
     return f"`.{up.attr}` of `.{name}()` is read" if read and not called and isinstance(up, ast.Attribute) else ""
+
+
+def _gives_sizes(node: ast.Call, unit: Unit) -> str:
+    """Whether `b, c = x.size()` takes several numbers: the size of an array, a table or an image is no method, that of
+    a graph one number."""
+    assert isinstance(node.func, ast.Attribute)
+    bare = node.func.attr == "size" and not node.args and not node.keywords and "size" not in unit.around.methods
+    return "several numbers are taken from its `.size()`" if bare and unpacked(node, unit) > 1 else ""
+
+
+def unpacked(node: ast.expr, unit: Unit) -> int:
+    """How many names the value of an expression is unpacked into: 2 for `a, b = value`, 0 where it is one value."""
+    up = unit.tree.parents.get(node)
+    targets = up.targets if isinstance(up, ast.Assign) and up.value is node else []
+    return max((len(t.elts) for t in targets if isinstance(t, (ast.Tuple, ast.List))), default=0)
 
 
 def _given_a_type(node: ast.Call, unit: Unit) -> str:

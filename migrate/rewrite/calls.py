@@ -10,6 +10,7 @@ from ..read.kinds import CONTAINERS, Kind
 from ..read.needs import draws
 from ..read.shared_names import same_for_arrays, swaps_two
 from ..read.source import hidden
+from ..read.tensor_only import unpacked
 from ..rulebook.load import packages, torch_names
 from ..rulebook.rows import Row
 from .byname import plan_asked
@@ -217,18 +218,22 @@ def _method_call(plan: Plan, node: ast.Call, func: ast.Attribute) -> None:
     if receiver.tag in RECEIVERS and receiver.name != "plain":
         _object_method(plan, node, func, receiver)
         return
-    if receiver.tag == "unknown" and func.attr in unit.book.methods and not _splits_text(plan, node, func):
+    if receiver.tag == "unknown" and func.attr in unit.book.methods and not _fits_no_torch(plan, node, func):
         _unknown_receiver(plan, node, func)
 
 
-def _splits_text(plan: Plan, node: ast.Call, func: ast.Attribute) -> bool:
-    """`.split()` and `.split(",")` are of a str: torch's takes sizes."""
-    if func.attr != "split":
-        return False
+def _fits_no_torch(plan: Plan, node: ast.Call, func: ast.Attribute) -> bool:
+    """Whether the form of a call is none of torch's: `.split(",")` is of a str, `.sort(key=…)` of a list,
+    `.resize(…, Image.BICUBIC)` of an image, and no optimizer's step gives several values."""
     given = [*node.args, *(k.value for k in node.keywords)]
-    return (
-        not given or plan.unit.kind(given[0]).tag == "str" or any(k.arg in ("sep", "maxsplit") for k in node.keywords)
-    )
+    if func.attr == "split":
+        text = not given or plan.unit.kind(given[0]).tag == "str"
+        return text or any(k.arg in ("sep", "maxsplit") for k in node.keywords)
+    if func.attr == "sort":
+        return any(k.arg in ("key", "reverse") for k in node.keywords)
+    if func.attr == "resize":
+        return any((plan.unit.resolve(a) or "").startswith("PIL.") for a in given)
+    return func.attr == "step" and unpacked(node, plan.unit) > 1
 
 
 def _object_method(plan: Plan, node: ast.Call, func: ast.Attribute, receiver: Kind) -> None:
