@@ -9,7 +9,7 @@ from pathlib import Path
 from .cases import Case
 from .results import VerifyOptions
 
-_TEXT = '''"""{original} and {converted} give the same numbers.
+_TEXT = '''"""{left} and {right} give the same numbers.
 
 Written by `jaxmigrate verify --write-test`; yours to edit.
 """
@@ -45,8 +45,6 @@ def test_file(original: Path, converted: Path, cases: Sequence[Case], options: V
     plain = vars(VerifyOptions())
     folder = target.resolve().parent
     return _TEXT.format(
-        original=original.name,
-        converted=converted.name,
         left=os.path.relpath(original.resolve(), folder),
         right=os.path.relpath(converted.resolve(), folder),
         options=", ".join(f"{k}={v!r}" for k, v in vars(options).items() if v != plain[k] and k != "bench"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.abc
 import importlib.util
+import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -12,6 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+# Where JAX's errors about traced values go on to its own functions; the place in the user's file is told anyway.
+_JAX_GOES_ON = re.compile(r" (?:The error occurred while tracing the function|See https://docs\.jax\.dev)")
 BLOCKED = ("torch", "torchvision", "torchaudio", "functorch", "jaxmigrate")
 
 
@@ -92,7 +95,7 @@ def explain(error: BaseException, folder: Path) -> str:
     root = str(folder.resolve())
     own = [f for f in frames if f.filename.startswith(root)]
     place = (own or frames)[-1] if frames else None
-    text = " ".join(str(error).split())
+    text = _JAX_GOES_ON.split(" ".join(str(error).split()))[0]
     text = text if len(text) <= 300 else text[:300] + " ..."
     if isinstance(error, PermissionError):
         text += ": a program that is verified can write in its scratch folder only"

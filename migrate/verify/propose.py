@@ -101,8 +101,8 @@ def _proposed(cls: str, recording: Recording) -> list[Proposed]:
 def cases_file(original: Path, target: Path, proposed: Sequence[Proposed]) -> str:
     """The text of a TOML file at `target` that `verify --case` reads."""
     file = os.path.relpath(original.resolve(), target.resolve().parent)
-    lines = [f"# Found by `jaxmigrate verify {original.name} --propose`; yours to edit. It is read by", "#",
-             f"#     jaxmigrate verify {original.name} --case {target.name}"]  # fmt: skip
+    lines = [f"# Found by `jaxmigrate verify {file} --propose`; yours to edit. It is read by", "#",
+             f"#     jaxmigrate verify {file} --case {target.name}"]  # fmt: skip
     for item in proposed:
         if item.build:
             lines += ["", *(f"# {' '.join(said.split())}" for said in item.found), "[[verify]]"]

@@ -76,3 +76,11 @@ def test_a_syntax_error_has_its_line(tmp_path: Path) -> None:
     with pytest.raises(SyntaxError) as error:
         load(tmp_path / "vl_syntax.py")
     assert explain(error.value, tmp_path) == "SyntaxError: '(' was never closed (vl_syntax.py:2)"
+
+
+def test_an_error_of_tracing_is_told_without_what_jax_says_of_its_own_functions(tmp_path: Path) -> None:
+    write(tmp_path, vl_traced="import jax\n\n\n@jax.jit\ndef fn(x):\n    return x if x > 0 else -x\n\n\nfn(1.0)\n")
+    with pytest.raises(TypeError) as error:
+        load(tmp_path / "vl_traced.py")
+    text = "Attempted boolean conversion of traced array with shape bool[]."
+    assert explain(error.value, tmp_path) == f"TracerBoolConversionError: {text} (vl_traced.py:6)"
