@@ -78,6 +78,8 @@ class Calls:
             return self._imported(dotted, node, given, env)
         if isinstance(kind.facts, FunctionFacts):
             return self._project(kind.facts, node, env)
+        if chosen := self._chosen(func):
+            return NONE.union(*(self._project(callee, node, env) for callee in chosen))
         if kind.tag == "Class" and isinstance(kind.facts, ClassFacts):
             self._refresh(env)
             init = kind.facts.method("__init__")
@@ -93,6 +95,13 @@ class Calls:
         env[KEPT] |= given
         self._refresh(env)
         return given | receiver | HEAP
+
+    def _chosen(self, func: ast.expr) -> list[FunctionFacts]:
+        """The functions of the project of which a local name is one; none where it may be something else."""
+        values = self.aliases.modules.constructions(func) if isinstance(func, ast.Name) else []
+        found = [self.unit.kind(choice).facts for value in values for choice in _choices(value)]
+        functions = [facts for facts in found if isinstance(facts, FunctionFacts)]
+        return functions if len(functions) == len(found) else []
 
     def _builtin(self, name: str, node: ast.Call, given: Sites, env: Env) -> Sites:
         if name in HOLDERS:
@@ -212,6 +221,15 @@ class Calls:
         """Code that we did not follow ran: attributes may have been bound again."""
         for key in [k for k in env if "." in k]:
             env[key] = env[key] | {f"attr {key}"}
+
+
+def _choices(node: ast.expr) -> list[ast.expr]:
+    """What `a if test else b` and `{"a": a, "b": b}[key]` choose from."""
+    if isinstance(node, ast.IfExp):
+        return [*_choices(node.body), *_choices(node.orelse)]
+    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Dict):
+        return [choice for value in node.value.values for choice in _choices(value)]
+    return [node]
 
 
 def _passed(callee: FunctionFacts, node: ast.Call) -> tuple[list[str], list[tuple[str, ast.expr]]]:
