@@ -414,21 +414,23 @@ def test_an_attack_on_features_keeps_the_gradient_of_what_computed_them(tmp_path
     trains_alike(LATENT, tmp_path, "train", (5,))
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        (
-            "        x_adv = fgsm(model, x, y, 0.1)\n        optimizer.zero_grad()\n",
-            "        optimizer.zero_grad()\n        x_adv = fgsm(model, x, y, 0.1)\n",
-        ),
-        ("        optimizer.zero_grad()\n", "        if step:\n            optimizer.zero_grad()\n"),
-        (
-            "        optimizer.zero_grad()\n",
-            "        if step == 1:\n            continue\n        optimizer.zero_grad()\n",
-        ),
-    ],
-    ids=["it adds to the gradients", "not always set to zero", "left before they are set to zero"],
-)
-def test_an_attack_whose_gradients_stay_is_left(old: str, new: str) -> None:
-    assert old in ADVERSARIAL
-    assert any("acts on gradients" in line for line in convert(ADVERSARIAL.replace(old, new)).left)
+ATTACK, ZEROED = "        x_adv = fgsm(model, x, y, 0.1)\n", "        optimizer.zero_grad()\n"
+LAST = "        losses.append(loss.item())\n"
+STAYING = {
+    "it adds to the gradients": {ATTACK + ZEROED: ZEROED + ATTACK},
+    "not always set to zero": {ZEROED: f"        if step:\n    {ZEROED}"},
+    "left before they are set to zero": {
+        ATTACK + ZEROED: "        x_adv = x\n",
+        LAST: f"{LAST}{ATTACK}        if step == 1:\n            continue\n{ZEROED}",
+    },
+    "read before they are set to zero": {LAST: f"{LAST}{ATTACK}        losses.append(model.fc1.weight.grad.norm())\n"},
+}
+
+
+@pytest.mark.parametrize("case", STAYING)
+def test_an_attack_whose_gradients_stay_is_left(case: str) -> None:
+    source = ADVERSARIAL
+    for old, new in STAYING[case].items():
+        assert old in source
+        source = source.replace(old, new)
+    assert any("JM208 training step left" in line for line in convert(source).left)

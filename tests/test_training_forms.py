@@ -9,7 +9,7 @@ import pytest
 import torch
 from converted import arrays, convert
 from flax import nnx
-from trained import NORMED, both, close, data, load, same_weights
+from trained import NORMED, PLAIN, both, close, data, load, same_weights, trains_alike
 
 LOOP = """
 def fit(model: nn.Module, xs, ys, criterion=nn.CrossEntropyLoss()):
@@ -181,7 +181,17 @@ def test_other_uses_of_an_optimizer_are_reported() -> None:
 EAGER = {
     "`loss.item() > 2.0` reads a value": [ZERO, LOSS, f"if loss.item() > 2.0:{BLOCK}continue", BACK, STEP],
     "`x > 0` reads": [ZERO, "loss = criterion(model(x if (x > 0).all() else -x), y)", BACK, STEP],
-    "a boolean mask": [ZERO, "loss = criterion(model(x)[y > 0], y[y > 0])", BACK, STEP],
+    "a boolean mask says where to write": [
+        ZERO,
+        "m = torch.tensor([True] * 7 + [False], dtype=torch.bool)",
+        "out = model(x)",
+        "t = torch.zeros(8)",
+        "t[m] = out[:7, 0]",
+        "loss = criterion(out, y) + t.sum()",
+        BACK,
+        STEP,
+    ],
+    "a boolean mask decides": [ZERO, "loss = criterion(model(x)[y > 0], y[y > 0])", BACK, STEP],
     "nothing shows what `helper`": [ZERO, "loss = criterion(model(helper(x)), y)", BACK, STEP],
     "`float(x.sum())` reads": ["loss = criterion(model(x), y) / float(x.sum())", BACK, ACCUMULATE],
     "`i` is a Python value": [ZERO, "loss = criterion(model(x)[: i + 1], y[: i + 1])", BACK, STEP],
@@ -195,3 +205,114 @@ def test_what_stays_eager(reason: str) -> None:
     assert "def train_step(" not in converted.text and "def grad_step(" not in converted.text
     found = [f for f in converted.findings if f.code == "JM141" and f.name == "torch.optim.Optimizer.step"]
     assert found and "the step runs eagerly: " in found[0].message, converted.findings
+
+
+GIVEN = (
+    PLAIN
+    + """class Softened(nn.Module):
+    def __init__(self, by):
+        super().__init__()
+        self.by = by
+
+    def forward(self, ours, theirs):
+        return F.kl_div(F.log_softmax(ours / self.by, 1), F.softmax(theirs / self.by, 1), reduction="batchmean")
+
+
+def learn(student: Net, teacher: Net, x: torch.Tensor, y: torch.Tensor, optimizer, criterion):
+    losses = []
+    for step in range(3):
+        out = student(x)
+        loss = criterion(out, TEACHER) + F.cross_entropy(out, y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def warm_up(model: Net, x: torch.Tensor, y: torch.Tensor):
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    for step in range(2):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+    return [loss.item()]
+
+
+def train(model: Net, x: torch.Tensor, y: torch.Tensor):
+    losses = warm_up(model, x, y)
+    student = Net()
+    student.load_state_dict(model.state_dict())
+    optimizer = torch.optim.SGD(TRAINED.parameters(), lr=0.1, momentum=0.9)
+    losses += learn(student, model, x, y, optimizer=optimizer, criterion=Softened(2.0))
+    losses += warm_up(model, x, y)
+    last = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    for step in range(2):
+        last.zero_grad()
+        loss = F.cross_entropy(model(x), y) * F.cross_entropy(student(x), y).item()
+        loss.backward()
+        last.step()
+        AFTER
+        losses.append(loss.item())
+    return losses
+"""
+)
+
+
+@pytest.mark.parametrize(("teacher", "trained"), [("teacher(x).detach()", "student"), ("teacher(x)", "model")])
+def test_calls_show_what_an_optimizer_trains(teacher: str, trained: str, tmp_path: Path) -> None:
+    """Beside it, functions with training of their own, which leave nothing in these gradients."""
+    source = GIVEN.replace("TEACHER", teacher).replace("TRAINED", trained).replace("AFTER", "pass")
+    trains_alike(source, tmp_path, "train", (6,))
+
+
+@pytest.mark.parametrize(
+    ("trained", "after", "reason"),
+    [
+        ("model", "pass", "the loss does not depend on teacher"),
+        ("student", "losses += warm_up(model, x, y)", "acts on gradients"),
+    ],
+)
+def test_calls_show_what_is_not_converted(trained: str, after: str, reason: str) -> None:
+    source = GIVEN.replace("TEACHER", "teacher(x).detach()").replace("TRAINED", trained).replace("AFTER", after)
+    assert any("JM208" in line and reason in line for line in convert(source).left)
+
+
+KEEPING = {
+    "a loss that has the module": ("", "Ridge(self.net)", "self.net.fc1", "several modules take part"),
+    "a loss that has its owner": ("", "Ridge(self)", "self.net.net.fc1", "several modules take part"),
+    "a loss that reads a global": ("net = Net()\n\n\n", "Ridge(None)", "net.fc1", "reads net by itself"),
+}
+
+
+@pytest.mark.parametrize("case", KEEPING)
+def test_losses_that_keep_the_module(case: str) -> None:
+    before, made, read, reason = KEEPING[case]
+    trained = "net" if before else "self.net"
+    source = (
+        PLAIN
+        + before
+        + f"""class Ridge(nn.Module):
+    def __init__(self, net):
+        super().__init__()
+        self.net = net
+
+    def forward(self, out, y):
+        return F.cross_entropy(out, y) + {read}.weight.pow(2).sum()
+
+
+class Trainer:
+    def __init__(self):
+        self.net = Net()
+        self.loss = {made}
+        self.optimizer = torch.optim.SGD({trained}.parameters(), lr=0.1)
+
+    def fit(self, x: torch.Tensor, y: torch.Tensor):
+        self.optimizer.zero_grad()
+        loss = self.loss({trained}(x), y)
+        loss.backward()
+        self.optimizer.step()
+"""
+    )
+    assert any("JM208" in line and reason in line for line in convert(source).left)

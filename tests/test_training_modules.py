@@ -106,6 +106,38 @@ def test_module_methods(tmp_path: Path) -> None:
     close(got[4], want[4])
 
 
+FIRST = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(3, 2)
+        self.register_buffer("shift", torch.ones(2))
+
+    def start(self, n):
+        weight = next(self.parameters())
+        return weight.new_zeros(n, 2) + weight.sum()
+
+    def forward(self, x):
+        return self.first(x) + next(iter(self.buffers())) + self.start(x.size(0))
+
+def describe(model: Net):
+    name, p = next(model.named_parameters())
+    return name, next(model.parameters(), None).sum().item(), tuple(next(model.first.parameters()).shape)
+"""
+
+
+def test_the_first_parameter(tmp_path: Path) -> None:
+    _, theirs, ours, model, twin = both(FIRST, tmp_path)
+    xs, _ = data(1)
+    close(twin(jnp.asarray(xs[0])), model(torch.tensor(xs[0])).detach().numpy())
+    (name, total, shape), want = ours.describe(twin), theirs.describe(model)
+    assert (name, shape) == (want[0], want[2])
+    close(total, want[1])
+
+
 def test_sweeps_over_parameters(tmp_path: Path) -> None:
     """A moving average of the weights, and weights that are clipped after each step."""
     source = (

@@ -84,14 +84,19 @@ def is_mask(unit: Unit, node: ast.expr, depth: int = 0) -> bool:
     if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.BitAnd, ast.BitOr, ast.BitXor)):
         return is_mask(unit, node.left, depth + 1) or is_mask(unit, node.right, depth + 1)
     if isinstance(node, ast.Call):
-        if any(unit.resolve(a) == "torch.bool" for a in [*node.args, *(k.value for k in node.keywords)]):
-            return True
-        name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
-        return name in MASK_METHODS and unit.kind(node).is_tensor
+        return gives_mask(unit, node)
     if isinstance(node, ast.Name):
         value = only_value(unit, node)
         return value is not None and is_mask(unit, value, depth + 1)
     return False
+
+
+def gives_mask(unit: Unit, node: ast.Call) -> bool:
+    """Whether a call gives a tensor of booleans: by its name, or by the dtype it is given."""
+    if any(unit.resolve(a) == "torch.bool" for a in [*node.args, *(k.value for k in node.keywords)]):
+        return True
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+    return name in MASK_METHODS and unit.kind(node).is_tensor
 
 
 def only_value(unit: Unit, name: ast.Name) -> ast.expr | None:

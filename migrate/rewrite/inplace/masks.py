@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 
 from ...read.unit import Unit
+from ..control.truth import MASK_METHODS, gives_mask
 
-COMPARING = frozenset(
-    """eq ne lt le gt ge isnan isinf isfinite logical_and logical_or logical_not logical_xor isclose
-    bool""".split()  # noqa: SIM905
-)
-SHAPELY = COMPARING | {"abs", "neg", "clone", "detach", "float", "long", "int", "sigmoid", "exp", "log"}
+SHAPELY = (MASK_METHODS - {"isin"}) | {"abs", "neg", "clone", "detach", "float", "long", "int", "sigmoid", "exp", "log"}
 
 
 def is_mask(node: ast.expr, unit: Unit) -> bool:
@@ -24,10 +22,17 @@ def is_mask(node: ast.expr, unit: Unit) -> bool:
     if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.BitAnd, ast.BitOr, ast.BitXor)):
         return is_mask(node.left, unit) and is_mask(node.right, unit)
     if isinstance(node, ast.Call):
-        short = node.func.attr if isinstance(node.func, ast.Attribute) else ""
-        return short in COMPARING and unit.kind(node).is_tensor
+        return gives_mask(unit, node)
     value = _only_value(node, unit)
     return value is not None and is_mask(value, unit)
+
+
+def selects(stmt: ast.stmt, base: ast.expr, parts: Sequence[ast.expr], unit: Unit) -> bool:
+    """Whether a statement is `base[mask] = number` with a mask of the shape of `base`: jnp.where says it, under jit
+    too."""
+    if not isinstance(stmt, ast.Assign) or len(parts) != 1:
+        return False
+    return unit.kind(stmt.value).tag in ("int", "float", "bool") and same_rank(parts[0], base, stmt, unit)
 
 
 def same_rank(mask: ast.expr, base: ast.expr, stmt: ast.stmt, unit: Unit) -> bool:

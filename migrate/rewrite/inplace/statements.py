@@ -8,7 +8,7 @@ from collections.abc import Callable
 from ...rulebook.precedence import ARITH, ATOM, level_of
 from ..writer import Writer
 from .context import Context
-from .masks import is_mask, same_rank
+from .masks import is_mask, selects
 from .places import Place
 from .several import SET, several_targets
 
@@ -179,12 +179,11 @@ def _value(context: Context, stmt: ast.Assign | ast.AugAssign, writer: Writer, l
 
 
 def _selects(context: Context, stmt: ast.Assign | ast.AugAssign, place: Place) -> bool:
-    """Whether the write is `x[mask] = number` with a mask of x's own shape: jnp.where says it, under jit too."""
+    """Whether the write is of one step, and jnp.where says it."""
     last = place.steps[-1] if place.steps else None
-    if len(place.steps) != 1 or last is None or last.name != "index" or len(last.parts) != 1:
+    if len(place.steps) != 1 or last is None or last.name != "index":
         return False
-    number = context.unit.kind(stmt.value).tag in ("int", "float", "bool")
-    return number and same_rank(last.parts[0], place.base, stmt, context.unit)
+    return selects(stmt, place.base, last.parts, context.unit)
 
 
 def _infinite(node: ast.expr) -> bool:

@@ -10,14 +10,11 @@ from collections.abc import Iterator
 
 from ..plan import Plan
 from .callees import Function, called, is_backward
-from .flow import block_of, is_cut, mark_cut
+from .flow import is_cut, mark_cut
 from .roles import is_model, modules_called
 from .slices import depends
 from .sources import Source
 from .steps import backward_calls
-
-_LOOPS = (ast.For, ast.AsyncFor, ast.While)
-_LEAVING = (ast.Continue, ast.Break, ast.Return, ast.Raise)
 
 
 def attack_calls(plan: Plan, function: ast.AST) -> Iterator[ast.Call]:
@@ -63,20 +60,3 @@ def _gives_constants(plan: Plan, function: Function) -> bool:
     return not any(depends(plan, function, value, Source(tuple(models))) for value in returns) and not any(
         modules_called(plan, function, [value]) for value in returns
     )
-
-
-def zeroed_after(plan: Plan, stmt: ast.stmt, zeros: set[ast.stmt], acts: set[ast.stmt]) -> bool:
-    """Whether one of `zeros` runs after a statement, before anything of `acts` and in the same turn of its loop."""
-    parents = plan.unit.tree.parents
-    at: ast.AST = stmt
-    while isinstance(at, ast.stmt) and not isinstance(at, (ast.FunctionDef, ast.AsyncFunctionDef)):
-        block = block_of(at, parents)
-        for later in block[block.index(at) + 1 :]:
-            if later in zeros:
-                return True
-            if any(n in acts or n in zeros or isinstance(n, _LEAVING) for n in ast.walk(later)):
-                return False
-        at = parents[at]
-        if isinstance(at, _LOOPS):
-            return False
-    return False

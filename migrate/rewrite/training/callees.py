@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from ...read.facts import ClassFacts, FunctionFacts
 from ...read.unit import Unit
@@ -37,6 +37,30 @@ def _method(unit: Unit, func: ast.Attribute) -> FunctionFacts | None:
     if ast.unparse(func.value) == "self":
         owner = unit.classes.get(unit.tree.class_of(func))  # type: ignore[arg-type]
     return owner.method(func.attr) if isinstance(owner, ClassFacts) else None
+
+
+def arguments_at(unit: Unit, function: ast.AST) -> list[tuple[ast.Call, Mapping[str, ast.expr]]] | None:
+    """The calls of a plain function, each with what it gives the parameters; None when not all of them are seen and
+    understood."""
+    facts = unit.functions.get(function)
+    if not isinstance(facts, FunctionFacts) or facts.owner is not None or not set(facts.seen) <= {unit}:
+        return None
+    spec = facts.node.args
+    if spec.vararg or spec.kwarg or facts.node.decorator_list:
+        return None
+    names = [a.arg for a in (*spec.posonlyargs, *spec.args)]
+    found: list[tuple[ast.Call, Mapping[str, ast.expr]]] = []
+    for use in unit.tree.all(ast.Name):
+        if use.id != facts.name or not isinstance(use.ctx, ast.Load) or unit.local(use) is not facts:
+            continue
+        call = unit.tree.parents[use]
+        if not isinstance(call, ast.Call) or call.func is not use or len(call.args) > len(names):
+            return None
+        if any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords):
+            return None
+        given = dict(zip(names, call.args, strict=False))
+        found.append((call, given | {k.arg: k.value for k in call.keywords if k.arg is not None}))
+    return found
 
 
 def is_backward(node: ast.AST) -> bool:

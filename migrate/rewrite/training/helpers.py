@@ -7,7 +7,7 @@ A helper that only sets gradients to zero counts as that, where it is called. On
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ...read.facts import ClassFacts
@@ -187,20 +187,24 @@ def _touches(unit: Unit, node: ast.Attribute) -> bool:
     return isinstance(node.ctx, ast.Store) or (isinstance(up, ast.Attribute) and up.attr in ("zero_", "data"))
 
 
+def strangers(unit: Unit, function: ast.AST, code: ast.AST) -> Iterator[ast.Call]:
+    """The calls in some of a function's own code that run other code which acts on gradients."""
+    for node in own_nodes(code):
+        if isinstance(node, ast.Call):
+            found = called(unit, node)
+            if found is not None and found[0] is not function and acts(found[1], found[0]):
+                yield node
+
+
 def stranger_in(unit: Unit, function: ast.AST, known: Collection[ast.stmt]) -> str:
     """A call in the function's own code, outside of `known` statements, that runs other code which acts on gradients,
     or a zero_grad that is no statement; "" when there is none."""
     skipped = {n for s in known for n in ast.walk(s)}
     for node in own_nodes(function):
-        if node in skipped:
-            continue
-        if isinstance(node, ast.Attribute) and node.attr == "zero_grad":
+        if isinstance(node, ast.Attribute) and node.attr == "zero_grad" and node not in skipped:
             return ast.unparse(node)
-        if isinstance(node, ast.Call):
-            found = called(unit, node)
-            if found is not None and found[0] is not function and acts(found[1], found[0]):
-                return ast.unparse(node).splitlines()[0][:60]
-    return ""
+    found = next((c for c in strangers(unit, function, function) if c not in skipped), None)
+    return ast.unparse(found).splitlines()[0][:60] if found is not None else ""
 
 
 def handed_on(unit: Unit, function: ast.AST, texts: Collection[str]) -> bool:

@@ -9,6 +9,7 @@ from ..writer import Writer
 from .chains import PLACES, plan_chain
 from .roles import MODULE, SWITCHES, has_own, is_module, refuse
 
+_STEPPING = ("builtins.next", "builtins.iter")
 LIBRARY = ("named_parameters", "named_buffers", "state_dict")
 NAMES = frozenset((*SWITCHES, *PLACES, *LIBRARY, "parameters", "buffers", "load_state_dict", "requires_grad_"))
 
@@ -81,7 +82,10 @@ def _parameters(plan: Plan, node: ast.Call, func: ast.Attribute) -> None:
         _library(plan, node, func, function, "{}")
     else:
         item = "p" if func.attr == "parameters" else "b"
-        _library(plan, node, func, function, f"[{item} for _, {item} in {{}}]")
+        items = f"{item} for _, {item} in {{}}"
+        alone = isinstance(parent, ast.Call) and len(parent.args) == 1 and not parent.keywords
+        asked = isinstance(parent, ast.Call) and plan.unit.resolve(parent.func) in _STEPPING
+        _library(plan, node, func, function, (items if alone else f"({items})") if asked else f"[{items}]")
 
 
 def _counted(plan: Plan, node: ast.Call) -> ast.GeneratorExp | ast.ListComp | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from ...read.facts import FunctionFacts
+from ...read.facts import ClassFacts, FunctionFacts
+from ...read.unit import Unit
 from ..plan import Plan
 from .callees import called
 from .flow import GROWING, behind, root_name, uses
@@ -97,18 +98,18 @@ def _call(plan: Plan, node: ast.Call, source: Source, carrying: set[str]) -> Non
             raise NotPlain(f"`{ast.unparse(node)[:60]}` needs a number inside the differentiated part")
     if isinstance(func, ast.Attribute) and func.attr in _HOST and uses(func.value).reads & carrying:
         raise NotPlain(f"`{ast.unparse(node)[:60]}` leaves the differentiated part")
-    target = unit.kind(func).facts or unit.local(func)
+    target = _run_by(unit, node)
     for name in source.arrays:
-        if isinstance(target, FunctionFacts) and _reads_behind(target, name):
+        if target is not None and _reads_behind(target, name, set()):
             raise NotPlain(f"`{ast.unparse(func)}` reads {name} by itself: pass it as an argument")
     made = called(unit, node)
-    if not isinstance(target, FunctionFacts) and made is not None and isinstance(made[0], ast.Lambda):
+    if target is None and made is not None and isinstance(made[0], ast.Lambda):
         if lost := uses(made[0]).reads & {m.partition(".")[0] for m in (*source.models, *source.arrays)}:
             raise NotPlain(f"`{ast.unparse(func)[:40]}` reads {min(lost)} by itself: pass it as an argument")
     for model in source.models:
         if model in behind(node):
             continue
-        if isinstance(target, FunctionFacts) and _reads_behind(target, model.partition(".")[0]):
+        if target is not None and _reads_behind(target, model.partition(".")[0], set()):
             raise NotPlain(f"`{ast.unparse(func)}` reads {model} by itself: pass it as an argument")
         if model.startswith("self.") and isinstance(func, ast.Attribute) and root_name(func) == "self":
             if ast.unparse(func) != model and not ast.unparse(func).startswith(f"{model}."):
@@ -119,17 +120,29 @@ def _call(plan: Plan, node: ast.Call, source: Source, carrying: set[str]) -> Non
                     raise NotPlain(f"`{ast.unparse(func)}` may read {model} by itself")
 
 
-def _reads_behind(facts: FunctionFacts, root: str, depth: int = 0) -> bool:
-    """Whether a function of the file, or one that it calls, reads a name that is not its own."""
+def _run_by(unit: Unit, call: ast.Call) -> FunctionFacts | None:
+    """The function of the project that a call runs: that itself, a module's forward, what makes an object."""
+    kind = unit.kind(call.func)
+    facts = kind.facts or unit.local(call.func)
+    if isinstance(facts, ClassFacts):
+        if unit.local(call.func) is facts:
+            return facts.method("__init__")
+        return facts.method("forward") or facts.method("__call__")
+    return facts
+
+
+def _reads_behind(facts: FunctionFacts, root: str, seen: set[FunctionFacts]) -> bool:
+    """Whether a function of the project, or one that it calls, reads a name that is not its own."""
+    if facts in seen:
+        return False
+    seen.add(facts)
     node, unit = facts.node, facts.unit
     found = uses(node.body)
     own = {a.arg for a in ast.walk(node.args) if isinstance(a, ast.arg)} | found.writes
     if root in found.reads - own:
         return True
-    if depth > 3:
-        return False
-    called = [unit.kind(n.func).facts or unit.local(n.func) for n in ast.walk(node) if isinstance(n, ast.Call)]
-    return any(isinstance(c, FunctionFacts) and c is not facts and _reads_behind(c, root, depth + 1) for c in called)
+    called = [_run_by(unit, n) for n in ast.walk(node) if isinstance(n, ast.Call)]
+    return any(c is not None and _reads_behind(c, root, seen) for c in called)
 
 
 def _may_read(facts: FunctionFacts, model: str, seen: set[FunctionFacts]) -> bool:

@@ -9,14 +9,15 @@ import ast
 from collections.abc import Mapping, Sequence
 
 from ..plan import Plan
-from .attacks import attack_calls, zeroed_after
+from .attacks import attack_calls
 from .between import Between
 from .clips import Clip, clip_call, read_clip
 from .events import CLEAN, FULL, Events, Node
 from .events import Unit as Gradient
 from .flow import block_of
+from .given import trained_by_calls
 from .held import check_held
-from .helpers import handed_on, read_zeros, stranger_in
+from .helpers import handed_on, read_zeros, stranger_in, strangers
 from .marking import keeps_tensors
 from .optimizers import Optimizers
 from .questions import check_question, forward_block, question
@@ -29,6 +30,10 @@ from .steps import Pass, Routine, Update, Zeros, backward_arguments, backward_ca
 from .stored import check_stored
 from .walks import GradUse, changing, check_uses, grad_uses, place_of
 
+_COMPOUND = (
+    ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.Match,
+    ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Return, ast.Raise,
+)  # fmt: skip
 States = Mapping[str, Mapping[Node, frozenset[str]]]
 
 
@@ -55,15 +60,16 @@ class Reader:
             self.cleared[stmt] = zeros
             return "zero", zeros.owners
         call = stmt.value if isinstance(stmt, ast.Expr) else None
-        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
-            return None
-        name, owner = call.func.attr, call.func.value
-        if name == "backward" and call in self.backwards:
-            return "backward", (ast.unparse(owner),)
-        if name == "step" and (driven := stepped(self.unit, call)) is not None:
-            return "step", (ast.unparse(driven),)
-        if name == "step" and is_optimizer(self.unit, owner):
-            return "step", (ast.unparse(owner),)
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
+            name, owner = call.func.attr, call.func.value
+            if name == "backward" and call in self.backwards:
+                return "backward", (ast.unparse(owner),)
+            if name == "step" and (driven := stepped(self.unit, call)) is not None:
+                return "step", (ast.unparse(driven),)
+            if name == "step" and is_optimizer(self.unit, owner):
+                return "step", (ast.unparse(owner),)
+        if not isinstance(stmt, _COMPOUND) and any(strangers(self.unit, self.function, stmt)):
+            return "other", ()
         return None
 
     def _driven(self, stmt: ast.stmt | None) -> ast.expr:
@@ -123,7 +129,10 @@ class Reader:
             raise NotPlain("LBFGS takes no step without a closure")
 
     def _by_use(self, text: str) -> Source:
-        """The module of an optimizer that comes from elsewhere: the one that the losses before its step call."""
+        """The module of an optimizer that comes from elsewhere: what the calls of this function show, else the one that
+        the losses before its step call."""
+        if known := trained_by_calls(self.unit, self.optimizers, self.function, text):
+            return known
         zeros = frozenset(n for n in self.events.of("zero") if text in n.owners)
         probe = Gradient(zeros, frozenset(), frozenset(self.steps[text]))
         parts = [self.losses[b] for b in self.losses if probe.live(b)]
@@ -220,7 +229,8 @@ class Reader:
             mixed = gradient.states(self.events, FULL)
             uses = [*gradient.steps, *(n for n in gradient.adds if gradient.live(n))]
             matters = [n for n in uses if clean[n] != mixed[n]]
-            ends_clean = clean[self.events.exit] <= {CLEAN} and bool(gradient.zeros)
+            left = any(self.events.exit in gradient.reached(n, gradient.zeros) for n in self.events.of("other"))
+            ends_clean = clean[self.events.exit] <= {CLEAN} and bool(gradient.zeros) and not left
             if matters and not ends_clean and not self._new(text):
                 raise NotPlain("no zero_grad() in this function: the gradients accumulate")
             states[text] = clean
@@ -228,7 +238,8 @@ class Reader:
 
     def _no_others(self, order: Sequence[str]) -> None:
         """Raise NotPlain when anything else in the function may touch these gradients."""
-        if stranger := stranger_in(self.unit, self.function, [*self.cleared, *self._attacks(order)]):
+        known = [n.stmt for n in self.events.of("other") if n.stmt is not None and self._harmless(n, order)]
+        if stranger := stranger_in(self.unit, self.function, [*self.cleared, *known]):
             raise NotPlain(f"`{stranger}` acts on gradients, and that is not followed")
         trained = [m for s in self.source.values() for m in s.models]
         units = [u for t in order for u in self.source[t].models]
@@ -241,12 +252,21 @@ class Reader:
                 if not self._apart(node, owner, units, trained):
                     raise NotPlain(f"`{owner}.zero_grad()` may be of these gradients or of a part of them")
 
-    def _attacks(self, order: Sequence[str]) -> list[ast.stmt]:
-        """The statements that call a function with a gradient of its own, after which all of these are set to zero."""
-        acts = {n.stmt for n in self.events.nodes if n.kind in ("backward", "step") and n.stmt is not None}
-        zeros = [{n.stmt for n in self.gradients[t].zeros if n.stmt is not None} for t in order]
-        stmts = [self.unit.tree.statement(c) for c in attack_calls(self.plan, self.function)]
-        return [s for s in stmts if all(zeroed_after(self.plan, s, z, acts) for z in zeros)]
+    def _harmless(self, node: Node, order: Sequence[str]) -> bool:
+        """Whether a statement that runs other code which acts on gradients finds none of these, and what it leaves is
+        set to zero before these are used."""
+        for text in order:
+            gradient = self.gradients[text]
+            if gradient.reached(node, gradient.zeros) & (gradient.adds | gradient.steps):
+                return False
+            if not self._adds_only(node) and gradient.states(self.events, CLEAN)[node] - {CLEAN}:
+                return False
+        return True
+
+    def _adds_only(self, node: Node) -> bool:
+        """Whether the other code takes gradients of its own, and steps nothing."""
+        attacks = set(attack_calls(self.plan, self.function))
+        return all(c in attacks for c in strangers(self.unit, self.function, node.stmt or self.function))
 
     def _apart(self, node: Node, owner: str, units: Sequence[str], trained: Sequence[str]) -> bool:
         """Whether a zero_grad of `owner` leaves the gradients of the modules `units` alone."""
@@ -309,6 +329,7 @@ class Reader:
         if under is not None and isinstance(losses[0], ast.Name):
             block = forward_block(self.unit, under, losses[0].id)
         acts = {n.stmt for n in self.events.nodes if n.kind in ("backward", "step")}
+        acts |= {n.stmt for n in self.events.of("other") if not self._adds_only(n)}
         end = block.index(last) if last in block else len(block)
         start = max((i + 1 for i in range(end) if any(s in acts for s in ast.walk(block[i]))), default=0)
         region = find_region(self.plan, Place(self.function, block, last, start, gone), losses, source)
@@ -374,8 +395,9 @@ class Reader:
         first, last = block.index(node.stmt), place_of(self.unit, use.node, block)
         mine = [t for t in order if use.model in self.source[t].models]
         zeros = {n.stmt for t in mine for n in self.gradients[t].zeros}
+        changing = zeros | {n.stmt for n in self.events.of("other")}
         between = [s for part in block[first + 1 : last] for s in ast.walk(part)]
-        return bool(mine) and last > first and not any(s in zeros for s in between)
+        return bool(mine) and last > first and not any(s in changing for s in between)
 
     def _clips(self, order: Sequence[str], mine: Sequence[Node], reads: Sequence[GradUse]) -> list[Clip]:
         """The clipping statements of these gradients. Anything else between backward and step must leave them alone."""
@@ -390,7 +412,7 @@ class Reader:
                     clips.append(clip)
                 elif set(clip.units) & units:
                     raise NotPlain("a clipping takes several optimizers' gradients together")
-        acts: set[ast.stmt] = {n.stmt for n in self.events.nodes if n.stmt is not None}
+        acts: set[ast.stmt] = {n.stmt for n in self.events.nodes if n.stmt is not None and n.kind != "other"}
         models = {m for t in order for m in self.source[t].models}
         known = acts | {c.stmt for c in clips} | {self.unit.tree.statement(u.node) for u in reads}
         known |= {s for u in reads for s in self.unit.tree.ancestors(u.node) if isinstance(s, (ast.For, ast.If))}

@@ -5,17 +5,19 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection
 
-from ...read.facts import FunctionFacts
 from ...read.unit import Unit
-from .flow import root_name, uses
+from .callees import arguments_at
+from .flow import uses
 from .roles import function_of
 
 _COPIES = ("copy.deepcopy",)
 
 
-def separate(unit: Unit, node: ast.AST, one: str, other: str, trained: Collection[str]) -> bool:
+def separate(
+    unit: Unit, node: ast.AST, one: str, other: str, trained: Collection[str], inside: tuple[ast.AST, ...] = ()
+) -> bool:
     """Whether the modules `one` and `other`, as spelled near `node`, are different ones. `trained` are those that have
-    optimizers of their own here."""
+    optimizers of their own here, `inside` the functions whose calls led here."""
     if one in trained and other in trained:
         return True
     first, second = _makers(unit, node, one), _makers(unit, node, other)
@@ -23,8 +25,10 @@ def separate(unit: Unit, node: ast.AST, one: str, other: str, trained: Collectio
         return _independent(unit, first, one, other)
     if second is not None and first is None and _given_before(unit, node, one, other):
         return _independent(unit, second, other, one)
+    if _made_beside(unit, node, first, one, other) or _made_beside(unit, node, second, other, one):
+        return True
     if first is None or second is None:
-        return _separate_arguments(unit, node, one, other)
+        return _separate_arguments(unit, node, one, other, inside)
     return _independent(unit, first, one, other) and _independent(unit, second, other, one)
 
 
@@ -36,23 +40,49 @@ def _given_before(unit: Unit, node: ast.AST, name: str, made: str) -> bool:
     bindings = scope.bindings.get(name, []) if scope is not None else []
     if not name.isidentifier() or [b.kind for b in bindings] != ["param"]:
         return False
-    for part in ast.walk(function):
+    return not _attached(unit, function, name, made)
+
+
+def _made_beside(unit: Unit, node: ast.AST, values: list[ast.expr] | None, made: str, given: str) -> bool:
+    """Whether the method that is given `self.net` makes the module `made`, which then gets no part of it, or the other
+    way round: `def __init__(self, net): self.net = net; self.loss = Loss()`."""
+    cls = unit.tree.class_of(node)
+    held = _makers(unit, node, given) if given.startswith("self.") else None
+    name = held[0] if held is not None and len(held) == 1 else None
+    if not isinstance(name, ast.Name) or not values or cls is None or not made.startswith("self."):
+        return False
+    method = function_of(unit, name)
+    scope = unit.scopes.of.get(method)
+    if scope is None or [b.kind for b in scope.bindings.get(name.id, [])] != ["param"]:
+        return False
+    return (
+        all(function_of(unit, v) is method for v in values)
+        and all(_independent(unit, values, made, text) for text in (given, name.id))
+        and not _attached(unit, cls, given, made)
+        and not _attached(unit, method, name.id, made)
+    )
+
+
+def _attached(unit: Unit, code: ast.AST, name: str, made: str) -> bool:
+    """Whether code gives a module an attribute or, by a method or setattr, the module `made`."""
+    inside = (f"{name}.", f"{name}[")
+    for part in ast.walk(code):
         if isinstance(part, (ast.Attribute, ast.Subscript)) and isinstance(part.ctx, ast.Store):
-            if root_name(part) == name:
-                return False
-        if isinstance(part, ast.Call) and _receiver(unit, part) == name:
+            if ast.unparse(part).startswith(inside):
+                return True
+        if isinstance(part, ast.Call) and f"{_receiver(unit, part)}.".startswith(inside):
             given = [n for a in (*part.args, *part.keywords) for n in ast.walk(a)]
             called = [n.func for n in given if isinstance(n, ast.Call)]
             if any(ast.unparse(n) == made and n not in called for n in given):
-                return False
-    return True
+                return True
+    return False
 
 
-def _receiver(unit: Unit, call: ast.Call) -> str | None:
-    """The name of what a method, or setattr, may give an attribute."""
+def _receiver(unit: Unit, call: ast.Call) -> str:
+    """What a method, or setattr, may give an attribute; "" where it is neither."""
     if unit.resolve(call.func) == "builtins.setattr" and call.args:
-        return root_name(call.args[0])
-    return root_name(call.func) if isinstance(call.func, ast.Attribute) else None
+        return ast.unparse(call.args[0])
+    return ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
 
 
 def _makers(unit: Unit, node: ast.AST, text: str) -> list[ast.expr] | None:
@@ -102,38 +132,45 @@ def _independent(unit: Unit, values: list[ast.expr], own: str, other: str) -> bo
             return False
         if unit.resolve(built.func) in _COPIES:
             continue
-        root = other.rpartition(".")[2]
-        if root in uses(list(built.args) + [k.value for k in built.keywords]).reads:
-            return False
-        if isinstance(built.func, ast.Attribute) and root in uses(built.func).reads:
+        parts = [*built.args, *(k.value for k in built.keywords), built.func]
+        if other.rpartition(".")[2] in uses(parts).reads or any(_mentions(unit, part, other) for part in parts):
             return False
     return True
+
+
+def _mentions(unit: Unit, code: ast.AST, text: str) -> bool:
+    """Whether code reads a module by its text, or the object whose attribute it is."""
+    owner = text.partition(".")[0] if "." in text else ""
+    return any(
+        ast.unparse(n) == text
+        or (isinstance(n, ast.Name) and n.id == owner and not isinstance(unit.tree.parents[n], ast.Attribute))
+        for n in ast.walk(code)
+        if isinstance(n, (ast.Name, ast.Attribute))
+    )
 
 
 def _placed(name: str) -> bool:
     return name in ("to", "cuda", "cpu", "train", "eval", "float", "half", "double")
 
 
-def _separate_arguments(unit: Unit, node: ast.AST, one: str, other: str) -> bool:
-    """Whether two parameters of a function get different, separately made modules at each of its calls."""
+def _separate_arguments(unit: Unit, node: ast.AST, one: str, other: str, inside: tuple[ast.AST, ...]) -> bool:
+    """Whether two parameters of a function get different modules at each of its calls."""
     function = function_of(unit, node)
-    facts = unit.functions.get(function)
-    if not isinstance(facts, FunctionFacts) or facts.owner is not None:
-        return False
-    names = [a.arg for a in [*facts.node.args.posonlyargs, *facts.node.args.args]]
-    if one not in names or other not in names:
-        return False
-    calls = [c for c in unit.tree.all(ast.Call) if isinstance(c.func, ast.Name) and unit.local(c.func) is facts]
-    return bool(calls) and all(_different(unit, c, names.index(one), names.index(other)) for c in calls)
+    calls = arguments_at(unit, function) if function not in inside else None
+    return bool(calls) and all(
+        _different(unit, call, given.get(one), given.get(other), (*inside, function)) for call, given in calls or ()
+    )
 
 
-def _different(unit: Unit, call: ast.Call, one: int, other: int) -> bool:
-    if max(one, other) >= len(call.args):
+def _different(
+    unit: Unit, call: ast.Call, first: ast.expr | None, second: ast.expr | None, inside: tuple[ast.AST, ...]
+) -> bool:
+    """Whether two arguments are different modules. One that is made right there, `Loss(…)`, is part of nothing else."""
+    if first is None or second is None:
         return False
-    first, second = call.args[one], call.args[other]
-    if not isinstance(first, ast.Name) or not isinstance(second, ast.Name) or first.id == second.id:
-        return False
-    makers = _makers(unit, first, first.id), _makers(unit, second, second.id)
-    if makers[0] is None or makers[1] is None:
-        return False
-    return _independent(unit, makers[0], first.id, second.id) and _independent(unit, makers[1], second.id, first.id)
+    one, other = ast.unparse(first), ast.unparse(second)
+    if isinstance(first, ast.Call):
+        return _independent(unit, [first], "", other)
+    if isinstance(second, ast.Call):
+        return _independent(unit, [second], "", one)
+    return one != other and separate(unit, call, one, other, (), inside)

@@ -10,6 +10,7 @@ from ...read.kinds import Kind
 from ...read.unit import STANDARD_LIBRARY, Unit
 from ..control.truth import asks_itself, is_mask, tested
 from ..indexing import index_parts
+from ..inplace.masks import selects
 from ..plan import Plan
 from .flow import behind
 from .outside import unsettled
@@ -65,6 +66,8 @@ class Tracer:
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
             if any(is_mask(unit, part) or _compares(part) for part in index_parts(node.slice)):
                 return "a boolean mask decides a shape"
+        if isinstance(node, (ast.Assign, ast.AugAssign)) and _writes_by_mask(unit, node):
+            return "a boolean mask says where to write"
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
             return f"`{ast.unparse(node)}` is written"
         if isinstance(node, (ast.Compare, ast.Call)) and asks_itself(unit, node):
@@ -156,6 +159,16 @@ class Tracer:
             if problem := self._code(facts.unit, stmt, set()):
                 return problem
         return ""
+
+
+def _writes_by_mask(unit: Unit, stmt: ast.Assign | ast.AugAssign) -> bool:
+    """`x[mask] = y`, other than where it becomes jnp.where."""
+    targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]
+    for target in (t for t in targets if isinstance(t, ast.Subscript)):
+        parts = index_parts(target.slice)
+        if any(is_mask(unit, p) or _compares(p) for p in parts) and not selects(stmt, target.value, parts, unit):
+            return True
+    return False
 
 
 def _compares(part: ast.expr) -> bool:
