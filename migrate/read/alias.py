@@ -11,6 +11,7 @@ from .aliascalls import CALLER, KEPT, NONE, Env, Sites
 from .aliasflow import Flow
 from .facts import ClassFacts, FunctionFacts
 from .liveness import stores
+from .repeats import repeats, told
 from .turns import turns_around
 from .unit import Unit
 from .views import VIEW_ATTRIBUTES, Modules, is_view
@@ -29,11 +30,12 @@ class Holder:
 @dataclass(frozen=True)
 class Summary:
     """What a function does with its parameters: names of those that its result may reach, of those that it keeps, and
-    whether its result may reach other memory that outlives the call."""
+    whether its result may reach other memory that outlives the call, or memory more than once."""
 
     returned: frozenset[str]
     kept: frozenset[str]
     heap: bool
+    repeated: Sites
 
 
 class Aliases:
@@ -66,26 +68,28 @@ class Aliases:
     def summary(self, callee: FunctionFacts) -> Summary:
         """What `callee` does with its parameters. A function that leads back to itself is taken to do everything."""
         if callee.unit is not self.unit:
-            other = self._others.get(id(callee.unit))
-            if other is None:
-                other = Aliases(callee.unit)
-                other._others, other._summaries = self._others, self._summaries
-                self._others[id(callee.unit)] = other
-            return other.summary(callee)
+            return self._of(callee.unit).summary(callee)
         if callee in self._summaries:
             return self._summaries[callee] or self._everything(callee)
         self._summaries[callee] = None
         flow = self._flow(callee.node)
         kept = frozenset().union(*(e[KEPT] for e in flow.ends), *flow.stored.values())
         heap = any(s == "heap" or s.startswith(("outer", "attr", "var", "view")) for s in flow.returned)
-        found = Summary(_parameters(flow.returned), _parameters(kept), heap)
+        found = Summary(_parameters(flow.returned), _parameters(kept), heap, repeats(flow.returned))
         self._summaries[callee] = found
         return found
+
+    def _of(self, unit: Unit) -> Aliases:
+        other = self._others.get(id(unit))
+        if other is None:
+            other = self._others[id(unit)] = Aliases(unit)
+            other._others, other._summaries = self._others, self._summaries
+        return other
 
     def _everything(self, callee: FunctionFacts) -> Summary:
         spec = callee.node.args
         names = frozenset(a.arg for a in [*spec.posonlyargs, *spec.args, *spec.kwonlyargs])
-        return Summary(names, names, True)
+        return Summary(names, names, True, NONE)
 
     def reached(self, stmt: ast.stmt, expr: ast.expr) -> Sites:
         """The memory that `expr` may reach in front of `stmt`."""
@@ -128,7 +132,7 @@ class Aliases:
         written, names = self._names(stmt, base, env, itself, kept)
         found = [self._name(h, base, stmt) for h in names if h not in renewed]
         if variable:
-            found += self._handed_out(written, stmt)
+            found += self._handed_out(written, stmt) + self._repeated(base)
         else:
             found += self._outside(written, env, key, kept | self.unseen(self.flow(stmt).owner))
         if isinstance(base, ast.Attribute) and not variable:
@@ -213,7 +217,7 @@ class Aliases:
         return max(before) or max(lines)
 
     def _outside(self, written: Sites, env: Env, key: str, kept: frozenset[str]) -> list[Holder]:
-        found = []
+        found = [Holder(f"parts of `{key}` may be the same memory ({told(written)})")] if repeats(written) else []
         for site in sorted(written & env[CALLER]):
             tag, _, name = site.partition(" ")
             if tag == "param" and name in kept:
@@ -253,6 +257,15 @@ class Aliases:
             for site in sorted(given & written):
                 if site.startswith("view var "):
                     return [Holder(f"{other.name}() hands out `{site.removeprefix('view var ')}`")]
+        return []
+
+    def _repeated(self, base: ast.expr) -> list[Holder]:
+        """Whether the Variable was made of memory that stands in several of its parts."""
+        facts = self.unit.kind(base.value).facts if isinstance(base, ast.Attribute) else None
+        for method in (m for c in facts.lineage() for m in c.methods.values()) if isinstance(facts, ClassFacts) else ():
+            for key, sites in self._of(method.unit)._flow(method.node).stored.items():
+                if key.partition(".")[2] == base.attr and repeats(sites):  # type: ignore[attr-defined]
+                    return [Holder(f"parts of `{key}` may be the same memory ({told(sites)})")]
         return []
 
     def _shared_attribute(self, base: ast.Attribute, stmt: ast.stmt) -> list[Holder]:

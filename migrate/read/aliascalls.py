@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from .facts import ClassFacts, FunctionFacts
 from .kinds import CONTAINERS
+from .repeats import repeats, repeats_of_call
 from .unit import STANDARD_LIBRARY, Unit
 from .views import is_view, may_be_inplace
 
@@ -104,13 +105,15 @@ class Calls:
         return functions if len(functions) == len(found) else []
 
     def _builtin(self, name: str, node: ast.Call, given: Sites, env: Env) -> Sites:
-        if name in HOLDERS:
-            return given
+        if name in HOLDERS or name == "dict.fromkeys":
+            return given | repeats_of_call(f"builtins.{name}", node, given)
         if name == "getattr":
             return given | HEAP
         if name == "setattr":
             env[KEPT] |= given
             return NONE
+        if name == "sum" and len([*node.args, *node.keywords]) > 1:  # of lists: sum(xs, [])
+            return given | self._fresh(node, env)
         return self._fresh(node, env) if name in ("sum", "abs") else NONE
 
     def _imported(self, dotted: str, node: ast.Call, given: Sites, env: Env) -> Sites:
@@ -121,7 +124,7 @@ class Calls:
         if top == "torch":
             return self._torch(dotted, short, node, given, env)
         if top in ("einops", "numpy") or top in STANDARD_LIBRARY:
-            return self.views(given)
+            return self.views(given) | repeats_of_call(dotted, node, given)
         env[KEPT] |= given
         return given | HEAP
 
@@ -134,7 +137,7 @@ class Calls:
         if short == "einsum" and len(node.args) > 2 and not any(isinstance(a, ast.Starred) for a in node.args):
             return self._fresh(node, env)  # a product: only a single operand can come back as a view
         if is_view(short) or dotted.startswith("torch.nn.init.") or may_be_inplace(node):
-            return self.views(given)
+            return self.views(given) | repeats_of_call(dotted, node, given)
         if self.unit.kind(node).tag not in ("Module", "Optimizer", "Scheduler", "Loader"):
             return self._fresh(node, env)
         if dotted.startswith("torch.nn.") and dotted not in CONTAINERS:  # sizes and flags, or a tensor to start from
@@ -147,8 +150,10 @@ class Calls:
         base = self.unit.kind(func.value)
         if base.is_tensor:
             known = self.unit.book.find(f"torch.Tensor.{func.attr}") is not None
+            if func.attr == "contiguous":
+                return self.views(receiver - repeats(receiver))
             if is_view(func.attr):
-                return self.views(receiver)
+                return self.views(receiver) | repeats_of_call(f"torch.Tensor.{func.attr}", node, receiver)
             return self._fresh(node, env) if known else self.views(receiver | given)
         if base.tag in ("list", "dict", "tuple", "Loader"):
             if func.attr in STORING:
@@ -209,7 +214,7 @@ class Calls:
                 kept |= sites
         env[KEPT] |= kept
         self._refresh(env)
-        return found | self._fresh(node, env) | (HEAP if summary.heap else NONE)
+        return found | summary.repeated | self._fresh(node, env) | (HEAP if summary.heap else NONE)
 
     def _kept_by(self, init: FunctionFacts, node: ast.Call, env: Env) -> Sites:
         """What a new object holds of what its `__init__` was given."""

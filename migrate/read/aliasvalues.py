@@ -5,7 +5,10 @@ from __future__ import annotations
 import ast
 
 from .aliascalls import CALLER, FLAT, HEAP, KEPT, NONE, Calls, Env, Sites
+from .repeats import repeated, repeats_of_items
 from .views import VIEW_ATTRIBUTES
+
+SEVERAL = ("list", "tuple")
 
 
 class Values(Calls):
@@ -99,11 +102,17 @@ class Values(Calls):
         )
 
     def _BinOp(self, node: ast.BinOp, env: Env) -> Sites:
-        parts = self._parts(node, env)
-        kind = self.unit.kind(node)
-        if kind.is_tensor:
+        parts = [self.sites(node.left, env), self.sites(node.right, env)]
+        if self.unit.kind(node).is_tensor:
             return self._fresh(node, env)
-        return parts | self._fresh(node, env)
+        again = repeats_of_items(parts, node)
+        if isinstance(node.op, ast.Mult) and any(self.unit.kind(p).tag in SEVERAL for p in (node.left, node.right)):
+            again = repeated("a list times a number", node) if any(parts) else NONE
+        return NONE.union(*parts, again, self._fresh(node, env))
+
+    def _List(self, node: ast.List, env: Env) -> Sites:
+        items = [self.sites(e, env) for e in node.elts]
+        return NONE.union(*items, repeats_of_items(items, node))
 
     def _UnaryOp(self, node: ast.UnaryOp, env: Env) -> Sites:
         parts = self._parts(node, env)
@@ -133,19 +142,22 @@ class Values(Calls):
         env[KEPT] |= self.sites(node.value, env)
         return HEAP
 
-    def _comprehension(self, node: ast.AST, parts: list[ast.expr], env: Env) -> Sites:
-        inner = dict(env)
+    def _comprehension(self, node: ast.expr, parts: list[ast.expr], env: Env) -> Sites:
+        inner, last = dict(env), NONE
         for generator in node.generators:  # type: ignore[attr-defined]
-            self.walk_over(generator, inner)
+            last = self.walk_over(generator, inner)
             for test in generator.ifs:
                 self.sites(test, inner)
-        found = frozenset().union(*(self.sites(p, inner) for p in parts))
+        found = NONE.union(*(self.sites(p, inner) for p in parts))
         env[KEPT] |= inner[KEPT]
-        return found
+        again = found & NONE.union(*inner.values()) - last  # no turn makes or takes these anew
+        return found | (repeated("a tensor held twice", node) if again else NONE)
 
-    def walk_over(self, generator: ast.comprehension, env: Env) -> None:
-        """Bind the target of a `for … in` of a comprehension."""
-        self._assign(generator.target, self.views(self.sites(generator.iter, env)), env, None)
+    def walk_over(self, generator: ast.comprehension, env: Env) -> Sites:
+        """Bind the target of a `for … in` of a comprehension. Returns what it may reach."""
+        sites = self.views(self.sites(generator.iter, env))
+        self._assign(generator.target, sites, env, None)
+        return sites
 
     def _ListComp(self, node: ast.ListComp, env: Env) -> Sites:
         return self._comprehension(node, [node.elt], env)

@@ -67,5 +67,12 @@ def _over_each_turn(locator: Locator, stmt: ast.stmt, turns: Comprehension, dept
     if not locator.aliases.is_temporary(stmt, value, locator.aliases.reached(stmt, element.pop())):
         return False
     if depth == 1:
-        return argument_is_over(locator, stmt, turns, walk.iter)
+        return _are_distinct(locator, walk.iter) and argument_is_over(locator, stmt, turns, walk.iter)
     return _over_each_turn(locator, stmt, turns, depth - 1, walk.iter)
+
+
+def _are_distinct(locator: Locator, container: ast.expr) -> bool:
+    """Whether what is walked over holds no memory twice, as far as names go: the aliases know of other expressions."""
+    if not isinstance(container, ast.Name) or locator.unit.kind(container).is_tensor:
+        return True
+    return locator.elements.are_distinct(container)
