@@ -31,6 +31,30 @@ def fill(model):
 """
 
 PROGRAMS = {
+    "buffers registered by a function": """
+def extract(a, t):
+    return a.gather(-1, t).reshape(-1, 1)
+
+class M(nn.Module):
+    def __init__(self, steps):
+        super().__init__()
+        betas = torch.linspace(0.1, 0.2, steps)
+        register_buffer = lambda name, val: self.register_buffer(name, val.to(torch.float32))
+        register_buffer("betas", betas)
+        register_buffer("kept", torch.cumprod(1.0 - betas, dim=0))
+        def put(name, value):
+            self.register_buffer(name, value)
+        put("plain", betas.clone())
+
+    def forward(self, x):
+        t = torch.tensor([1, 3])
+        alpha = self.kept[2]
+        return extract(self.kept, t).sqrt() * x + extract(1 - self.kept, t).sqrt() + alpha.sqrt() * self.plain.mean()
+
+def main():
+    m = M(4)
+    return m(torch.arange(6.0).reshape(2, 3)), sorted(m.state_dict())
+""",
     "layer class as a default and as an argument": """
         class Block(nn.Module):
             def __init__(self, dim, act=nn.GELU, norm=nn.LayerNorm):

@@ -25,6 +25,8 @@ class Assignments(Frame):
     def _registrations(self, stmt: ast.stmt, env: Env) -> None:
         """`self.register_buffer("x", t)`, `self.add_module("x", m)`, `xs.append(m)`: calls that store a value."""
         call = stmt.value if isinstance(stmt, ast.Expr) else None
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name):
+            self._registered_by(call)
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
             return
         name, args = call.func.attr, call.args
@@ -44,6 +46,25 @@ class Assignments(Frame):
             self._store(cls, args[0].value, NONE if none else VARIABLE.because("register_parameter"))
         elif name in ("add_module", "register_module") and len(args) > 1:
             self._store(cls, args[0].value, self.unit.kind(args[1]))
+
+    def _registered_by(self, call: ast.Call) -> None:
+        """`put("x", t)` where `put = lambda name, value: self.register_buffer(name, value.float())`."""
+        assert isinstance(call.func, ast.Name)
+        scope = self.unit.scope(call.func).lookup(call.func.id)
+        bindings = scope.bindings[call.func.id] if scope is not None else []
+        made = _made(self.unit.tree.parents.get(bindings[0].node), bindings[0].node) if len(bindings) == 1 else None
+        if made is None or not made[0].args or not call.args:
+            return
+        spec, body = made
+        if not isinstance(body, ast.Call) or not isinstance(body.func, ast.Attribute) or not body.args:
+            return
+        first, name = body.args[0], call.args[0]
+        cls = self._self_class(body.func.value)
+        passes = isinstance(first, ast.Name) and first.id == spec.args[0].arg
+        if cls is None or not passes or not isinstance(name, ast.Constant) or not isinstance(name.value, str):
+            return
+        if body.func.attr in ("register_buffer", "register_parameter"):
+            self._store(cls, name.value, VARIABLE.because(body.func.attr))
 
     def _append(self, target: ast.expr, item: Kind, env: Env) -> None:
         kind = self.unit.kind(target)
@@ -142,3 +163,12 @@ class Assignments(Frame):
         if old is not None and old.tag == "Variable" and kind.is_tensor:
             return
         cls.attributes[name] = join(old, kind) if old is not None else kind
+
+
+def _made(up: ast.AST | None, node: ast.AST) -> tuple[ast.arguments, ast.AST] | None:
+    """The parameters and the one expression of a function that is bound to a name."""
+    if isinstance(up, ast.Assign) and isinstance(up.value, ast.Lambda):
+        return up.value.args, up.value.body
+    if isinstance(node, ast.FunctionDef) and len(node.body) == 1 and isinstance(node.body[0], (ast.Expr, ast.Return)):
+        return (node.args, node.body[0].value) if node.body[0].value is not None else None
+    return None

@@ -22,6 +22,8 @@ _TENSOR_PARAMETERS = frozenset(
     {"self", "input", "mat1", "mat2", "batch1", "batch2", "target", "vec", "vec1", "vec2", "query", "x1", "x2"}
 )
 
+_CASTS = frozenset({"to", "type", "float", "double", "half", "bfloat16", "int", "long", "bool", "cpu", "cuda", "clone"})
+
 
 class Usage:
     """What the body of `owner` (a function, a lambda, a class or a module) shows of its names."""
@@ -246,6 +248,12 @@ class Usage:
     def _tensor_arguments(self, node: ast.Call) -> Iterator[tuple[str, str]]:
         """Names (or names subscripted) that a torch function is given where it takes a tensor."""
         dotted = self.unit.resolve(node.func) or ""
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "register_buffer" and len(node.args) > 1:
+            buffer = node.args[1]
+            if isinstance(buffer, ast.Call) and isinstance(buffer.func, ast.Attribute) and buffer.func.attr in _CASTS:
+                buffer = buffer.func.value  # what is cast to a tensor was one: a module's `to` gives a module
+            if isinstance(buffer, ast.Name):
+                yield buffer.id, "register_buffer"
         if not dotted.startswith("torch.") or not node.args:
             return
         row = self.unit.book.find(dotted)
