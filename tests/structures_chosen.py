@@ -157,6 +157,37 @@ class Net(nn.Module):
     def forward(self, x):
         return self.fc2(self.fc(x))
 """,
+    "held_classes_without_inplace": """
+from functools import partial
+ACTS = {"relu": nn.ReLU, "elu": nn.ELU}
+class Block(nn.Sequential):
+    def __init__(self, act=nn.ReLU, inplace=True):
+        params = {} if inplace is None else {"inplace": inplace}
+        super().__init__(nn.Linear(4, 4), act(**params))
+class Net(nn.Module):
+    def __init__(self, layer=nn.ReLU, name="ReLU", act="elu", drop=nn.Dropout):
+        super().__init__()
+        self.blocks = nn.Sequential(Block(), Block(nn.SiLU), Block(nn.Hardswish, None))
+        acts = [layer(inplace=True), getattr(nn, name)(inplace=True), partial(nn.ReLU6, inplace=True)()]
+        self.acts = nn.Sequential(*acts, ACTS[act](inplace=True), drop(0.0, inplace=True))
+    def forward(self, x):
+        return self.acts(self.blocks(x) - 0.2)
+""",
+    "arguments_taken_out": """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.acts = nn.Sequential(nn.ReLU(inplace=True,), nn.ReLU6((True)), nn.Dropout(0.0, (True)))
+        self.drop = nn.Dropout(inplace=True)
+        self.last = nn.Dropout(
+            inplace=True,  # the default rate
+        )
+        self.fc = nn.Linear((4), 3, device=(None), dtype=None,)
+    def forward(self, x):
+        if self.training:
+            return self.acts(self.fc(x))
+        return self.last(self.drop(self.acts(self.fc(x))))
+""",
 }
 
 REPORTED = {
@@ -194,27 +225,19 @@ class Net(nn.Module):
         f"class_held_{number}": (
             "JM202",
             f"""
-from functools import partial
-ACTS = {{"relu": nn.ReLU, "elu": nn.ELU}}
+class Own(nn.Module):
+    def __init__(self, inplace=False):
+        super().__init__()
 class Net(nn.Module):
-    def __init__(self, layer=nn.ReLU, name="ReLU", loss="CrossEntropyLoss"):
+    def __init__(self, layer=nn.ReLU, mixed=nn.ReLU, loss="CrossEntropyLoss"):
         super().__init__()
         other = nn.CrossEntropyLoss
         self.act = {call}
-    def forward(self, x):
-        return self.act(x)
+Net(mixed=Own)
 """,
         )
         for number, call in enumerate(
-            [
-                "layer(inplace=True)",
-                "layer(True)",
-                "ACTS[name](inplace=True)",
-                "getattr(nn, name)(inplace=True)",
-                "getattr(nn, loss)(None, True)",
-                "other(None, True)",
-                "partial(nn.ReLU, inplace=True)()",
-            ]
+            ["layer(True)", "mixed(inplace=True)", "getattr(nn, loss)(None, True)", "other(None, True)"]
         )
     },
     "factory_kwargs_of_a_type": (

@@ -21,8 +21,8 @@ class Kind:
     "numpy", "other" (something that is none of these, known for sure), "unknown".
     name: the torch name of a Module, Class, Optimizer …; "pair" for a (values, indices) result, "*" for a tuple of
     unknown length, "scalar" for a 0-dim float tensor.
-    items: the members of a tuple; the one element kind of a list, dict or "*" tuple; the torch functions of which it
-    may be any (then it has no name).
+    items: the members of a tuple; the one element kind of a list, dict or "*" tuple; the torch functions, or the
+    classes, of which it may be any (then it has no name).
     keys: the names of the items of a ModuleDict whose keys are literals.
     facts: the class or function of the project behind a Module, Class or Function.
     why: the evidence, for people.
@@ -110,11 +110,11 @@ def join(a: Kind, b: Kind) -> Kind:
     if a.tag == b.tag == "torch" and a.name.startswith("torch.nn.init.") and b.name.startswith("torch.nn.init."):
         return Kind("torch", "torch.nn.init.*", why=a.why or b.why)
     if a.tag == b.tag == "torch":
-        held = tuple(dict.fromkeys([*(a.items or (a,)), *(b.items or (b,))]))
+        held = _either(a, b)
         types = any(k.name.rpartition(".")[2][:1].isupper() for k in held)
         return UNKNOWN if types else Kind("torch", "", held, why=a.why or b.why)
     if a.tag == b.tag == "Class":
-        return Kind("Class", why=a.why) if _of_modules(a) and _of_modules(b) else UNKNOWN
+        return Kind("Class", "", _either(a, b), why=a.why) if _of_modules(a) and _of_modules(b) else UNKNOWN
     if (_of_modules(a) or _of_modules(b)) and not (a.known and b.known):
         return Kind("Class", why=a.why or b.why)
     if a.tag == b.tag and a.tag in ("list", "dict"):
@@ -122,6 +122,11 @@ def join(a: Kind, b: Kind) -> Kind:
     if a.tag == b.tag == "tuple" and a.name == b.name and len(a.items) == len(b.items):
         return Kind("tuple", a.name, tuple(map(join, a.items, b.items)))
     return UNKNOWN
+
+
+def _either(a: Kind, b: Kind) -> tuple[Kind, ...]:
+    """The functions or classes of which a value may be any."""
+    return tuple(dict.fromkeys([*(a.items or (a,)), *(b.items or (b,))]))
 
 
 def _same_class(a: Kind, b: Kind) -> bool:

@@ -147,19 +147,29 @@ def _in_order(signature: Signature, params: Sequence[str], count: int | None = N
     return count <= len(params) and names[:count] == [*params][:count]
 
 
-def held_problem(plan: Plan, row: Row, node: ast.Call) -> str:
-    """Why a call of a layer's class, or function, that some variable holds would not reach the layer library's version
-    as it stands; "" when it does."""
-    entry = plan.catalogue.get(str(row.get("layer")))
-    if entry is None or row.signature is None or "*args" in entry.params:
-        return ""
-    lacking = {p.name for p in row.signature.params} - set(entry.params)
-    if named := sorted(lacking & {k.arg for k in node.keywords if k.arg is not None}):
-        return f"the layer library's {entry.name} has no {named[0]}"
-    starred = any(isinstance(a, ast.Starred) for a in node.args)
-    if _in_order(row.signature, entry.params, None if starred else len(node.args)):
-        return ""
-    return f"the layer library's {entry.name} takes fewer arguments, in other places"
+def fit_held(plan: Plan, rows: Sequence[Row], call: ast.Call, args: Sequence[ast.expr]) -> str:
+    """Make a call of a layer's class, or function, that a variable holds reach the layer library's versions: `rows` are
+    all that it may be, `args` what it is given by position. Arguments without effect are taken out of `call`. Returns
+    why it would not reach one as it stands, "" when all is well."""
+    idle: set[str] | None = None
+    for row in rows:
+        entry = plan.catalogue.get(str(row.get("layer")))
+        if entry is None or row.signature is None or "*args" in entry.params:
+            return ""
+        lacking = {p.name for p in row.signature.params} - {*entry.params}
+        mine = lacking & {*row.drop, str(row.get("effect_arg"))}
+        if named := sorted(lacking & {k.arg for k in call.keywords if k.arg is not None} - mine):
+            return f"the layer library's {entry.name} has no {named[0]}"
+        starred = any(isinstance(a, ast.Starred) for a in args)
+        if not _in_order(row.signature, entry.params, None if starred else len(args)):
+            return f"the layer library's {entry.name} takes fewer arguments, in other places"
+        idle = mine if idle is None else idle & mine
+    for keyword in call.keywords:
+        if keyword.arg in (idle or ()):
+            remove_argument(plan, call, keyword.value)
+    if (names := sorted((idle or set()) - {"device", "dtype"})) and any(k.arg is None for k in call.keywords):
+        _filter(plan, call, names)
+    return ""
 
 
 def _filter(plan: Plan, node: ast.Call, names: list[str]) -> None:
@@ -230,24 +240,47 @@ def _method_to_function(plan: Plan, node: ast.Call, receiver: ast.expr, name: st
 def remove_argument(plan: Plan, node: ast.Call, value: ast.expr) -> None:
     """Take an argument out of a call together with its comma."""
     tree = plan.unit.tree
-    items: list[tuple[int, int, ast.expr]] = sorted(
-        [(tree.start(a), tree.end(a), a) for a in node.args]
-        + [(tree.start(k), tree.end(k), k.value) for k in node.keywords],
-        key=lambda i: i[0],
-    )
+    items = _items(plan, node)
     index = next(i for i, item in enumerate(items) if item[2] is value)
-    gone = [p for p in plan.points.get(node, ()) if not p.text]
-    kept = [not any(p.start <= first and last <= p.end for p in gone) for first, last, _ in items]
+    kept = _kept(plan, node)
     if any(kept[:index]):
         start, end = _outer_end(tree.text, items[index - 1][1], items[index][0]), items[index][1]
     else:  # with the comma behind it, so that the next one is the first
         start = items[0][0]
-        end = next(
-            (i[0] for i, stays in zip(items[index + 1 :], kept[index + 1 :], strict=True) if stays), items[-1][1]
-        )
+        later = (i[0] for i, stays in zip(items[index + 1 :], kept[index + 1 :], strict=True) if stays)
+        end = next(later, 0) or _behind_comma(tree.text, items[-1][1], tree.end(node) - 1)
     plan.point(node, start, end, "")
     for sub in ast.walk(value):
         plan.taken.add(sub)
+
+
+def _items(plan: Plan, node: ast.Call) -> list[tuple[int, int, ast.expr]]:
+    """The arguments of a call in the order of the text: where each starts and ends, parentheses around it included, and
+    its value."""
+    tree = plan.unit.tree
+    opened = tree.text.index("(", tree.end(node.func)) + 1
+    values = [*((a, a) for a in node.args), *((k, k.value) for k in node.keywords)]
+    spans = [(*_outer(tree.text, tree.start(n), tree.end(n), opened, tree.end(node) - 1), v) for n, v in values]
+    return sorted(spans, key=lambda i: i[0])
+
+
+def _outer(text: str, start: int, end: int, first: int, last: int) -> tuple[int, int]:
+    """A part of a text between `first` and `last` with the parentheses around it."""
+    while (before := text[first:start].rstrip()).endswith("(") and text[end:last].lstrip().startswith(")"):
+        start, end = first + len(before) - 1, text.index(")", end) + 1
+    return start, end
+
+
+def _kept(plan: Plan, node: ast.Call) -> list[bool]:
+    """Which of the arguments of a call, in the order of the text, were not taken out."""
+    gone = [p for p in plan.points.get(node, ()) if not p.text]
+    return [not any(p.start <= first and last <= p.end for p in gone) for first, last, _ in _items(plan, node)]
+
+
+def _behind_comma(text: str, end: int, limit: int) -> int:
+    """The end of the last argument, its comma included."""
+    comma = text[end:limit].lstrip(" \t").startswith(",")
+    return text.index(",", end) + 1 if comma else end
 
 
 def _outer_end(text: str, end: int, limit: int) -> int:
@@ -266,8 +299,8 @@ def add_argument(plan: Plan, node: ast.Call, text: str | Build) -> None:
     def between(before: str, after: str = "") -> str | Build:
         return f"{before}{text}{after}" if isinstance(text, str) else lambda w: f"{before}{text(w)}{after}"
 
-    ends = [tree.end(a) for a in node.args] + [tree.end(k) for k in node.keywords]
-    if not ends:
+    ends = [end for _, end, _ in _items(plan, node)]
+    if not any(_kept(plan, node)):
         plan.point(node, close, close, text)
         return
     last = max(ends)

@@ -12,7 +12,7 @@ from ..rulebook.precedence import ATOM, LAMBDA
 from ..rulebook.rows import Row
 from .holes import whole
 from .imports import KNOWN
-from .layercalls import held_problem
+from .layercalls import fit_held
 from .match import Match, Refusal, match
 from .plan import Plan, Whole
 from .settle import settle
@@ -35,8 +35,7 @@ def plan_partials(plan: Plan) -> None:
         row = plan.unit.book.find(dotted) if dotted and dotted.startswith("torch.") else None
         if function is None or dotted is None or row is None or function in plan.taken:
             continue
-        given = ast.copy_location(ast.Call(function, call.args[1:], call.keywords), call)
-        if row.get("layer") and (problem := held_problem(plan, row, given)):
+        if row.get("layer") and (problem := fit_held(plan, [row], call, call.args[1:])):
             plan.taken |= {call, *plan.unit.tree.walk(function)}
             plan.found("JM202", call, dotted, f"{dotted}: {problem}", rule=row.name, advice="Leave it out.")
             continue

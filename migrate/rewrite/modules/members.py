@@ -8,7 +8,7 @@ from ...read.facts import ClassFacts, FunctionFacts
 from ...read.kinds import Kind
 from ...read.needs import is_reset
 from ...rulebook.precedence import NOT
-from ..layercalls import held_problem, remove_argument
+from ..layercalls import fit_held, remove_argument
 from ..plan import Plan, Whole
 from .named import names_looked_up
 
@@ -58,24 +58,28 @@ def _own_call(plan: Plan, node: ast.Call) -> None:
             if kind.facts.is_module and plan.needs.takes_rngs(kind.facts):
                 _reach(plan, node, kind.facts.name)
             return
-        if plan.unit.resolve(node.func) is None and not _is_misfit(plan, node, kind.name):
+        if plan.unit.resolve(node.func) is None and not _is_misfit(plan, node, kind):
             _reach(plan, node, kind.name or ast.unparse(node.func))
     elif isinstance(kind.facts, FunctionFacts) and kind.facts in plan.needs.rngs:
         if kind.facts.name != "__init__":
             _reach(plan, node, kind.facts.name)
 
 
-def _is_misfit(plan: Plan, node: ast.Call, name: str) -> bool:
+def _is_misfit(plan: Plan, node: ast.Call, kind: Kind) -> bool:
     """Report what the call of a class that is chosen elsewhere gives and the layer library's versions do not take."""
-    names = [name] if name else [f"torch.nn.{n}" for n in names_looked_up(plan, node.func)]
-    rows = [row for n in names if (row := plan.unit.book.find(n)) is not None]
-    problem = next((p for row in rows if (p := held_problem(plan, row, node))), "")
-    if not rows and any(k.arg == "inplace" for k in node.keywords):
-        problem = "the layers of the layer library have no inplace"
+    held = [k.name for k in kind.items or (kind,)]
+    rows = [plan.unit.book.find(name) for name in held if name]
+    if not rows:
+        rows = [plan.unit.book.find(f"torch.nn.{name}") for name in names_looked_up(plan, node.func)]
+    known = [row for row in rows if row is not None]
+    if known and len(known) >= len(held):
+        problem = fit_held(plan, known, node, node.args)
+    else:
+        inplace = any(k.arg == "inplace" for k in node.keywords)
+        problem = "the layers of the layer library have no inplace" if inplace else ""
     if problem:
-        plan.found(
-            "JM202", node, name or ast.unparse(node.func), problem, advice="Leave it out, or name the class here."
-        )
+        name = kind.name or ast.unparse(node.func)
+        plan.found("JM202", node, name, problem, advice="Leave it out, or name the class here.")
     return bool(problem)
 
 
