@@ -17,6 +17,7 @@ from jaxmigrate.verify.run import compare_case, run_converted, run_original
 OPTIONS = VerifyOptions(steps=0, precisions=())
 TOGETHER = VerifyOptions(steps=0, precisions=(), divergence=False, timeout=300)
 COMPILED = replace(TOGETHER, eager=False)
+JUDGED = replace(TOGETHER, precisions=("float64",))  # which tells rounding from an error
 
 
 @dataclass(frozen=True)

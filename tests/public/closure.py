@@ -9,11 +9,12 @@ from pathlib import Path
 from jaxmigrate.local_imports import imported_names
 
 
-def lay_out(roots: Sequence[Path], file: str, target: Path) -> list[Path]:
+def lay_out(roots: Sequence[Path], file: str, target: Path, without: Sequence[str] = ()) -> list[Path]:
     """Copy `file` (relative to one of `roots`, unpacked wheels) and what it imports from the roots into `target`.
 
     Every package gets an `__init__.py`: its own where something is imported from the package itself, else an empty
-    one, so that nothing runs that the program does not ask for. Returns the copied files, relative to `target`.
+    one, so that nothing runs that the program does not ask for. Modules `without` are left out, and what is in them.
+    Returns the copied files, relative to `target`.
     """
     needed: dict[str, Path] = {}
     todo = [_find(roots, file)]
@@ -24,7 +25,7 @@ def lay_out(roots: Sequence[Path], file: str, target: Path) -> list[Path]:
         needed[str(relative)] = root
         for parts in imported_names(root / relative, relative.parent.parts):
             found = _module(roots, parts)
-            if found is not None:
+            if found is not None and not any(f"{'.'.join(parts)}.".startswith(f"{name}.") for name in without):
                 todo.append(found)
     for name, root in needed.items():
         destination = target / name

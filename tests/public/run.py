@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import measure
 from closure import lay_out
-from judged import COMPILED, Program, verify_together
+from judged import COMPILED, JUDGED, Program, verify_together
 from quick import compile_cheaply
 from wild import commit, keep, kept, page
 
@@ -61,8 +61,8 @@ class Package(types.ModuleType):
 
 class Finder:
     def find_spec(self, name, path=None, target=None):
-        top = name.partition(".")[0]
-        return importlib.util.spec_from_loader(name, self) if top in NAMES else None
+        stands_in = any(f"{name}.".startswith(f"{known}.") for known in NAMES)
+        return importlib.util.spec_from_loader(name, self) if stands_in else None
 
     def create_module(self, spec):
         return Package(spec.name)
@@ -85,6 +85,11 @@ def support(listed: dict[str, Any]) -> Path:
     return folder
 
 
+def stand_ins(package: str, listed: dict[str, Any]) -> tuple[str, ...]:
+    """The modules that no example of a package needs, whose places stand-ins take."""
+    return tuple(listed["stand_ins"].get(package, ()))
+
+
 def prepare(package: str, programs: list[dict[str, Any]], listed: dict[str, Any], folder: Path) -> list[Program]:
     """Lay the programs of a package out in `folder/src` and convert them into `folder/out`, all in one run."""
     names = (package, *listed["together"].get(package, ()))
@@ -99,7 +104,7 @@ def prepare(package: str, programs: list[dict[str, Any]], listed: dict[str, Any]
         if "entry" in program:
             (folder / "entries" / file).write_text(program["entry"], encoding="utf-8")
         files.append(file)
-        needs.append({str(source / path) for path in lay_out(roots, file, source)})
+        needs.append({str(source / path) for path in lay_out(roots, file, source, stand_ins(package, listed))})
     done = measure.convert(source, output, folder / "report.json")
     made = []
     for program, file, paths in zip(programs, files, needs, strict=True):
@@ -132,7 +137,7 @@ def score(
     with tempfile.TemporaryDirectory() as scratch:
         folder = (folder or Path(scratch)).resolve() / package
         prepared = prepare(package, programs, listed, folder)
-        start_with(tuple(listed["stand_ins"].get(package, ())), listed["setup"].get(package, ""), folder / "site")
+        start_with(stand_ins(package, listed), listed["setup"].get(package, ""), folder / "site")
         os.environ["PYTHONPATH"] = os.pathsep.join([str(folder / "site"), str(support(listed))])
         results: list[measure.Measured] = []
         for part in (prepared[i : i + together] for i in range(0, len(prepared), together)):
@@ -145,10 +150,10 @@ def score(
 
 
 def verify_compiled(programs: list[Program]) -> list[measure.Measured]:
-    """The verdicts under jit alone, which say so; what is not equal there is run again in full."""
+    """The verdicts under jit alone, which say so; what is not equal there is run again in full, and in float64."""
     some = verify_together(programs, COMPILED)
     again = [p for p, r in zip(programs, some, strict=True) if r.verdict != "equal"]
-    full = {r.name: r for r in verify_together(again)} if again else {}
+    full = {r.name: r for r in verify_together(again, JUDGED)} if again else {}
     return [full.get(r.name) or replace(r, errors=f"{r.errors} (compiled only)") for r in some]
 
 
