@@ -41,6 +41,9 @@ class Net(nn.Module):
 
     def forward(self, x):
         torch._C._log_api_usage_once("net")
+        torch._assert(x.ndim == 2, f"two, not {x.ndim}")
+        torch._assert(message="none is far", condition=(x < 9)
+                      .all())
         return rectify(self.first(x)) + self.second(x)
 """
 
@@ -57,6 +60,8 @@ def test_marks_go_with_their_lines(tmp_path: Path) -> None:
         "torch.jit.unused",
     ]
     assert "    width: int\n" in converted.text
+    assert 'assert x.ndim == 2, f"two' in converted.text
+    assert 'assert jnp.all(x < 9), "none is far"' in converted.text
     model = under_torch(SOURCE.replace("@torch.jit.script", "@torch.jit.ignore")).Net()  # script reads source files
     module = under_jax(converted, tmp_path)
     twin = module.Net(rngs=module.nnx.Rngs(0))

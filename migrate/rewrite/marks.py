@@ -54,6 +54,8 @@ def plan_marks(plan: Plan) -> None:
             plan.taken |= set(tree.walk(call))
             plan.lines[stmt] = lambda _: []
             plan.found("JM002", call, name, _STATEMENTS[name])
+        if name == "torch._assert" and isinstance(call, ast.Call):
+            _assertion(plan, stmt, call)
     for call in tree.all(ast.Call):
         _asked_for(plan, call)
     for node in tree.all(ast.Subscript):
@@ -68,6 +70,27 @@ def plan_marks(plan: Plan) -> None:
             plan.taken |= {node, *tree.walk(node.value)}
             plan.whole[node] = Whole(lambda writer, kept=inner: writer.text(kept), level_of(inner), (inner,))  # type: ignore[misc]
             plan.found("JM002", node, "torch.jit.Final", "a mark for TorchScript: the type stays")
+
+
+def _assertion(plan: Plan, stmt: ast.Expr, call: ast.Call) -> None:
+    """`torch._assert(condition, message)` is an `assert` that torch.fx traces."""
+    given = dict(zip(("condition", "message"), call.args, strict=False)) | {k.arg: k.value for k in call.keywords}
+    condition, message = given.get("condition"), given.get("message")
+    if condition is None or message is None or len(given) != 2 or len(call.args) + len(call.keywords) != 2:
+        return
+    lost = plan.unit.tree.comments_in(plan.unit.tree.start(stmt), plan.unit.tree.end(stmt))
+    if lost or any(isinstance(a, ast.Starred) for a in call.args) or call in plan.taken:
+        return
+    plan.taken |= {call, *plan.unit.tree.walk(call.func)}
+    plan.lines[stmt] = lambda w: [f"assert {_line(w.at_level(condition, 1))}, {_line(w.at_level(message, 1))}"]
+    eager = plan.unit.kind(condition).is_tensor
+    why = ": it reads the value of a tensor, which is there without jit only" if eager else ""
+    plan.found("JM141" if eager else "JM001", call, "torch._assert", f"torch._assert -> assert{why}")
+
+
+def _line(text: str) -> str:
+    """An expression that may go over several lines, as it can stand in a statement."""
+    return f"({text})" if "\n" in text else text
 
 
 def _asked_for(plan: Plan, call: ast.Call) -> None:
