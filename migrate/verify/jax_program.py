@@ -55,9 +55,13 @@ class Program:
         """The orders that undo those of the inputs."""
         return {n: tuple(int(i) for i in np.argsort(order)) for n, order in self.map.inputs.items()}
 
-    def built(self) -> Any:
+    def seed(self) -> None:
+        """Let NumPy and Python draw what they do in the original."""
         np.random.seed(self.options.seed)
         random.seed(self.options.seed)
+
+    def built(self) -> Any:
+        self.seed()
         self.supplier = Supplier(self.options.seed)
         model = self.supplier.evaluate(self.case.build or "", self.names)
         if isinstance(model, linen.Module) and self.options.map is not None:
@@ -110,6 +114,7 @@ class Program:
         return {n: v.astype(self.precision) if jnp.issubdtype(v.dtype, jnp.floating) else v for n, v in given.items()}
 
     def call(self, model: Any, inputs: dict[str, Any]) -> Any:
+        self.seed()
         args, kwargs = fill(self.case, lambda name, _: inputs[name])
         if model is None:
             target = self.supplier.evaluate(self.case.target, self.names)

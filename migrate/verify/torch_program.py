@@ -64,9 +64,10 @@ class Program:
                     b.copy_(0.5 + torch.rand(b.shape, generator=generator))
 
     def seed(self, seed: int) -> None:
+        """Let torch draw by `seed`; NumPy and Python always draw the same, as for the converted program."""
         torch.manual_seed(seed)
-        np.random.seed(seed)
-        random.seed(seed)
+        np.random.seed(self.options.seed)
+        random.seed(self.options.seed)
 
     def fresh(self, mode: str, dropout: bool = False) -> nn.Module | None:
         """A copy of the module in its first state, in train or eval mode; drop rates are zero unless `dropout`."""

@@ -89,7 +89,15 @@ def make(n, *, rngs):
 """
 )
 
+HOST_DRAWS = """
+import random
+import numpy as np
+def fn(x):
+    return x[np.random.permutation(5)] * float(np.random.rand()) + random.random()
+"""
+
 PAIRS = {
+    "draws of NumPy and Python": Pair("fn(f32[5])", HOST_DRAWS, HOST_DRAWS),
     "nested outputs": Pair("fn(f32[2, 3], 3, 'q', y=i64[2] < 9)", NESTED_OUTPUTS, NESTED_OUTPUTS),
     "value decides": Pair(
         "fn(f32[3])",
