@@ -36,7 +36,7 @@ def run_explain(name: str, rules: Sequence[Path]) -> int:
         print(f"{style('bold', name)}  package built on torch (JM303)\n  advice     {packages()[name]}")
         return ExitCode.DONE
     if not found:
-        return _unknown(f"no rule for {name}", suggestions(name, book))
+        return _unknown(f"no rule for {name or repr(name)}", suggestions(name, book))
     print("\n\n".join("\n".join(row_lines(row, style)) for row in found))
     return ExitCode.DONE
 

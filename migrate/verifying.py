@@ -122,9 +122,10 @@ def _cases(original: Path, source: str, what: What) -> list[Case]:
         for case in cases:
             print(f'found in `if __name__ == "__main__"`: {case.text}', file=sys.stderr)
     if not cases:
+        name = original.stem if original.stem != "__init__" else original.resolve().parent.name
         raise InputError(
             f"{what.cases or original}: nothing says what to run; write `# jaxmigrate: example Net(8)(f32[4, 8])` "
-            f"into {original}, give --build and --input, or let --propose {original.stem}_cases.toml find out"
+            f"into {original}, give --build and --input, or let --propose {name}_cases.toml find out"
         )
     return cases
 

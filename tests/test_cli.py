@@ -795,7 +795,7 @@ def test_verify_shows_what_it_would_run(run: Run, tmp_path: Path) -> None:
         (["m.py", "gone.py"], "gone.py: no such file or directory"),
         (["m.py"], "m.py: nothing says what to run; write `# jaxmigrate: example Net(8)(f32[4, 8])` into m.py, give"),
         (["m.py", "--example", "Net(4"], "example `Net(4`: not an expression"),
-        (["m.py", "--case", "gone.toml"], "gone.toml: "),
+        (["m.py", "--case", "gone.toml"], "gone.toml: no such file or directory"),
         (["m.py", "--input", "f32[2]"], "Invalid value: say what to run in one way"),
         (["m.py", "--example", "a()()", "--build", "b"], "Invalid value: say what to run in one way"),
         (["m.py", "--device", "tpu"], "Invalid value for '--device': 'tpu' is not one of"),

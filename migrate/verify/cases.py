@@ -126,7 +126,9 @@ def cases_from_toml(toml: Path, path: Path | None = None, need_file: bool = Fals
     """
     try:
         data = tomllib.loads(toml.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except OSError as error:
+        raise CaseError(f"{toml}: {(error.strerror or str(error)).lower()}") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise CaseError(f"{toml}: {error}") from None
     tool = data.get("tool", {})
     own = tool.get("jaxmigrate", {}) if isinstance(tool, dict) else {}

@@ -60,7 +60,9 @@ def read_map(file: Path) -> NameMap:
     """Read a TOML file with the tables [names], [orders], [inputs], [outputs]. Raises CaseError."""
     try:
         return from_plain(tomllib.loads(file.read_text(encoding="utf-8")))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except OSError as error:
+        raise CaseError(f"{file}: {(error.strerror or str(error)).lower()}") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise CaseError(f"{file}: {error}") from None
 
 

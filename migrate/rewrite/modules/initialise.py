@@ -94,7 +94,8 @@ def _statement(
     written, order = (native.target, native.order) if native else (tree.segment(target), "")
     plan.lines[stmt] = lambda writer: [f"{written}{suffix} = {build(writer)}{order}"]
     evidence = plan.unit.kind(target).why
-    plan.found(code, node, dotted, f"{dotted} -> new values assigned", rule=found.row.name, evidence=evidence)
+    drawn = ": same distribution, other numbers" if code == "JM121" else ""
+    plan.found(code, node, dotted, f"{dotted} -> new values assigned{drawn}", rule=found.row.name, evidence=evidence)
 
 
 def _suffix(plan: Plan, target: ast.expr) -> str | None:
