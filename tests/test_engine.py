@@ -237,3 +237,27 @@ def test_the_same_model_for_another_framework_is_skipped() -> None:
     assert {f.code for name in ("cell", "torch_cell") for f in outcomes[f"p/{name}.py"].findings} == {"JM201"}
     assert outcomes["p/cell.py"].findings
     assert {outcomes[f"p/{name}_cell.py"].status for name in ("tf", "paddle")} == {"skipped"}
+
+
+WIDE = """import numpy as np
+import torch
+
+
+def f(x: torch.Tensor):
+    return x.double() + torch.from_numpy(np.eye(3)) + torch.iinfo(torch.int64).max + x.long() * 6364136223846793005
+"""
+
+
+def test_64_bit_types_that_nothing_switches_on_are_stated() -> None:
+    """`--x64 on` says that they are on: a program switches them on, of other files the report says what counts on it."""
+    settings = Settings(x64="on")
+    (alone,) = convert_files([Source("a.py", WIDE)], load_rules(), settings).outcomes
+    assert "x.astype(jnp.int64)" in alone.after and "jax_enable_x64" not in alone.after
+    stated = {f.name: f.message for f in alone.findings if f.code == "JM111"}
+    assert set(stated) == {"torch.Tensor.double", "torch.from_numpy", "torch.iinfo", "torch.int64"}
+    assert all("which no program in this run switches on" in m for m in stated.values())
+    assert "JAX copies" in stated["torch.from_numpy"]
+    program = Source("main.py", "import torch\nfrom a import f\n\nif __name__ == '__main__':\n    f(torch.ones(3))\n")
+    both = convert_files([Source("a.py", WIDE), program], load_rules(), settings).outcomes
+    assert "jax_enable_x64" in both[1].after
+    assert not [f for f in both[0].findings if "switches on" in f.message]

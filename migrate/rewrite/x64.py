@@ -53,6 +53,8 @@ def plan_wide_results(plan: Plan) -> None:
             _float64(plan, use, on)
     if on:
         _int64(plan)
+    if plan.settings.x64 == "on" and not (any(map(is_script, plan.project.units)) or _switched(plan)):
+        _taken_for_granted(plan)
     if on and _switched(plan):
         _typed_by_default(plan)
 
@@ -148,6 +150,19 @@ def _float64(plan: Plan, use: Wide, on: bool) -> None:
             else:
                 plan.restate(about, "JM111", finding.message, ADVICE)
             return
+
+
+def _taken_for_granted(plan: Plan) -> None:
+    """Say where 64-bit types count in files that no program of the run switches them on for."""
+    for use in plan.project.wide.get(plan.unit, []):
+        text = f"`{use.text}`: written for 64-bit types, which no program in this run switches on"
+        name = "torch.int64" if use.what in ("int", "limits") else "torch.float64"
+        said = [f for about, f in plan.nodes if about is use.node]
+        if not said:
+            plan.found("JM111", use.node, name, text, advice=ADVICE)
+        for finding in said:
+            other = "" if finding.code in ("JM001", "JM111") else f"{finding.message}; "
+            plan.restate(use.node, "JM111", other + text, ADVICE)
 
 
 def _int64(plan: Plan) -> None:
