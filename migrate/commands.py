@@ -110,7 +110,7 @@ class Conversion:
         findings = text.at_or_above(work.shown.listed, "warning")
         lines = text.finding_lines(findings, style, limit=SHOWN)
         verb = "would write" if self.options.dry_run else "wrote"
-        lines += [f"{verb} {w.path}" for w in writes]
+        lines += [f"{verb} {w.shown}" for w in writes]
         if self.check:
             lines += [f"would change {o.path}" for o in work.changed]
         lines += text.summary_lines(work.run, style)

@@ -29,6 +29,12 @@ class Write:
     data: bytes
     like: Path | None = None
 
+    @property
+    def shown(self) -> str:
+        """The path for people: from the current folder where it is below that."""
+        here = Path.cwd()
+        return str(self.path.relative_to(here) if self.path.is_relative_to(here) else self.path)
+
 
 @dataclass(frozen=True)
 class Place:

@@ -107,7 +107,7 @@ class Review:
         if not self.options.dry_run:
             write_all(writes)
         verb = "would write" if self.options.dry_run else "wrote"
-        say([f"{verb} {w.path}" for w in writes[:20]])
+        say([f"{verb} {w.shown}" for w in writes[:20]])
         if len(writes) > 20:
             say([f"... and {len(writes) - 20} more"])
 

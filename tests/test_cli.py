@@ -185,7 +185,8 @@ def test_an_output_folder_inside_the_input_is_not_converted_again(run: Run, tmp_
 def test_in_place(run: Run, tmp_path: Path) -> None:
     write(tmp_path, m=CLEAN, plain=PLAIN)
     (tmp_path / "m.py").chmod(0o750)
-    assert run("convert", ".", "-w").code == 0
+    answer = run("convert", ".", "-w")
+    assert (answer.code, answer.err.splitlines()[:2]) == (0, ["wrote m.py", "wrote nnx_layers.py"])
     assert stat.S_IMODE((tmp_path / "m.py").stat().st_mode) == 0o750
     assert set(listing(tmp_path)) == {"m.py", "plain.py", "nnx_layers.py"}
     assert "torch" not in (tmp_path / "m.py").read_text(encoding="utf-8")
