@@ -19,6 +19,7 @@ def passes() -> Sequence[Callable[[Plan], None]]:
     from .fstrings import plan_fstrings
     from .indexing import plan_indexing
     from .inplace import plan_inplace
+    from .integers import plan_integers
     from .marks import plan_marks
     from .modules import plan_modules
     from .partials import plan_partials
@@ -49,6 +50,7 @@ def passes() -> Sequence[Callable[[Plan], None]]:
         plan_expected,
         plan_dtypes,
         plan_wide_results,
+        plan_integers,
         plan_lax,
         plan_hazards,
         plan_purity,
