@@ -10,8 +10,9 @@ from typing import Any
 
 from ...read.liveness import Liveness
 from ..plan import Plan
-from .cuts import cuts
+from .cuts import cuts, cuts_all, joined, under_no_grad
 from .flow import block_of, certain, entry_reads, uses
+from .keepers import check_keepers
 from .late import late
 from .movable import check_movable, check_whole
 from .roles import NotPlain
@@ -87,6 +88,7 @@ def find_region(plan: Plan, place: Place, losses: Sequence[ast.expr], source: So
     check_whole([s for s in before if s in in_slice], loss, source)
     after_all = late(plan, stmts, in_slice)
     stmts = [s for s in stmts if s not in after_all]
+    check_keepers(plan, place.function, stmts, loss, source)
     others = check_movable(plan, stmts, backward, loss, place.function, source, tainted)
     spanned = [s for s in block if stmts and block.index(stmts[0]) <= block.index(s) <= block.index(stmts[-1])]
     after = backward if whole or not stmts else spanned[-1]
@@ -165,20 +167,7 @@ def _graph(plan: Plan, source: Source, stmt: ast.stmt) -> bool:
 def _detached(stmt: ast.stmt) -> bool:
     """An assignment whose value is cut off from the graph at its outermost call."""
     value = stmt.value if isinstance(stmt, (ast.Assign, ast.AnnAssign)) else None
-    if isinstance(value, (ast.Tuple, ast.List)):
-        return bool(value.elts) and all(cuts(v) for v in value.elts)
-    if isinstance(value, (ast.Call, ast.Attribute)) and cuts(value):
-        return True
-    if isinstance(value, ast.Call) and value.args and isinstance(value.args[0], (ast.GeneratorExp, ast.ListComp)):
-        return cuts(value.args[0].elt)
-    return isinstance(value, (ast.ListComp, ast.GeneratorExp)) and cuts(value.elt)
-
-
-def joined(node: ast.AST) -> list[ast.AST]:
-    """The nodes of an expression or statement through which a gradient can pass: not those that are cut off."""
-    if isinstance(node, ast.expr) and cuts(node):
-        return []
-    return [node, *(n for child in ast.iter_child_nodes(node) for n in joined(child))]
+    return value is not None and cuts_all(value)
 
 
 def depends(plan: Plan, function: ast.AST, loss: ast.expr, source: Source) -> bool:
@@ -189,7 +178,7 @@ def depends(plan: Plan, function: ast.AST, loss: ast.expr, source: Source) -> bo
         for s in ast.walk(function)
         if isinstance(s, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.For, ast.With))
         and (tree.function(s) or tree.root) is function
-        and not _under_no_grad(plan, s)
+        and not under_no_grad(plan.unit, s)
     ]
     names: set[str] = set()
     parts: list[ast.AST] = [loss]
@@ -207,18 +196,6 @@ def depends(plan: Plan, function: ast.AST, loss: ast.expr, source: Source) -> bo
             if stmt not in seen and not isinstance(stmt, ast.With) and (found.writes | found.changes) & names:
                 seen.add(stmt)
                 parts.append(stmt.iter if isinstance(stmt, ast.For) else stmt)
-    return False
-
-
-def _under_no_grad(plan: Plan, stmt: ast.stmt) -> bool:
-    for up in plan.unit.tree.ancestors(stmt):
-        if isinstance(up, ast.With):
-            for item in up.items:
-                called = item.context_expr.func if isinstance(item.context_expr, ast.Call) else item.context_expr
-                if plan.unit.resolve(called) in ("torch.no_grad", "torch.inference_mode"):
-                    return True
-        if isinstance(up, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            return False
     return False
 
 
@@ -244,7 +221,7 @@ def _splits(plan: Plan, place: Place, before: Sequence[ast.stmt], loss: ast.expr
         if (
             (_graph(plan, source, stmt) or found.reads & (tainted - {*source.models}))
             and not _detached(stmt)
-            and not _under_no_grad(plan, stmt)
+            and not under_no_grad(plan.unit, stmt)
         ):
             tainted |= {n for n in found.writes if _may_carry(plan, stmt)}
         elif tree.parents[stmt] in chain:
