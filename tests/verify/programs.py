@@ -184,6 +184,13 @@ PRECISE = {
     ),
     "ill-conditioned": Pair("fn(f32[4096])", CANCEL_TORCH, CANCEL_JAX),
     "wrong and ill-conditioned": Pair("fn(f32[4096])", CANCEL_TORCH, CANCEL_JAX.replace("1e4 + x", "1e4 + 1.001 * x")),
+    "rounds otherwise under jit": Pair(
+        "fn(f32[64])",
+        TORCH + "def fn(x):\n    y = 100.1 * x\n    return y * y - y * (y + 0.01)\n",
+        JAX
+        + "def fn(x):\n    y = 100.1 * x\n    traced = isinstance(x, jax.core.Tracer)\n"
+        + "    return y * (y - (y + 0.01)) if traced else y * y - y * (y + 0.01)\n",
+    ),
     "rounds worse": Pair(
         "fn(f32[4096])",
         TORCH + "def fn(x):\n    y = 1e3 + x\n    return ((y - y.mean()) ** 2).mean().reshape(1)\n",

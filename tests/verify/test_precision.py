@@ -84,3 +84,9 @@ def test_recompilation_is_counted(reports: Reports) -> None:
 def test_jit_is_compared_with_eager(reports: Reports) -> None:
     assert reports["jit sees another world"].stage("eager against jit").verdict == "different"
     assert reports["jit sees another world"].stage("forward eval", "eager").verdict == "equal"
+
+
+def test_rounding_under_jit_is_judged_like_any_other(reports: Reports) -> None:
+    stage = reports["rounds otherwise under jit"].stage("eager against jit")
+    assert stage.max_rel is not None and stage.max_rel > 2e-5
+    assert stage.verdict == "equal" and "ill-conditioned, rounding: " in stage.detail
