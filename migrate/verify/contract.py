@@ -202,9 +202,9 @@ def eager_against_jit(c: Comparison) -> Stage:
             for key, value in eager.arrays.items():
                 shown = f"{mode}: {_shown(key)}"
                 if key in jit.arrays:
-                    found = distance(shown, value, jit.arrays[key], c.tolerance(str(value.dtype)))
+                    gap = distance(shown, value, jit.arrays[key], c.tolerance(str(value.dtype)))
                     own = c.torch.get(f"{kind} {mode}").arrays.get(key)
-                    tally.add(found if own is None else c.judged(found, mode, key, own, jit.arrays[key]))
+                    tally.add(gap if own is None else c.judged(gap, mode, key, own, jit.arrays[key]))
                 else:
                     tally.add(Distance(shown, 0.0, 0.0, 0.0, problem="missing under jit"))
     if not tally.found:
