@@ -274,6 +274,8 @@ class Aliases:
         text = f"`{ast.unparse(base)}` may be held elsewhere"
         if not isinstance(facts, ClassFacts) or not isinstance(base.value, ast.Name):
             return [Holder(text)]
+        if self.unit.kind(base.value).tag != "Class" and facts.shared(base.attr):
+            return [Holder(f"`{base.attr}` is bound in the class: all its objects see the write")]
         for cls in facts.family:
             if cls.unit is not self.unit:
                 return [Holder(text)]

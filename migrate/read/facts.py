@@ -141,6 +141,16 @@ class ClassFacts:
                         found.setdefault(target.attr, []).append(node.value)
         return found
 
+    def shared(self, name: str) -> bool:
+        """Whether objects of the class have an attribute in common, which a class body binds, until one is set anew."""
+        lineage = self.lineage()
+        start = self.method("__init__")
+        if any(
+            isinstance(s, (ast.Assign, ast.AnnAssign)) and _sets(s, name) for s in (start.node.body if start else ())
+        ):
+            return False
+        return any(_binds(s, name) for c in lineage for s in c.node.body)
+
     def method(self, name: str) -> FunctionFacts | None:
         for cls in self.lineage():
             if name in cls.methods:
@@ -166,3 +176,19 @@ class ClassFacts:
         """The method that this class leaves to its heirs, when they all have the same."""
         found = {method for heir in self.heirs if (method := heir.method(name)) is not None}
         return found.pop() if len(found) == 1 else None
+
+
+def _sets(stmt: ast.Assign | ast.AnnAssign, name: str) -> bool:
+    """Whether a statement of a method binds an attribute of its object."""
+    targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]
+    return any(isinstance(t, ast.Attribute) and t.attr == name and isinstance(t.value, ast.Name) for t in targets)
+
+
+def _binds(stmt: ast.stmt, name: str) -> bool:
+    """Whether a statement of a class body binds a name to something other than a literal or a dataclass's `field()`."""
+    if not isinstance(stmt, (ast.Assign, ast.AnnAssign)) or stmt.value is None:
+        return False
+    targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]
+    made = stmt.value.func if isinstance(stmt.value, ast.Call) else None
+    plain = isinstance(stmt.value, ast.Constant) or (made is not None and ast.unparse(made).endswith("field"))
+    return not plain and any(isinstance(t, ast.Name) and t.id == name for t in targets)

@@ -7,6 +7,7 @@ import ast
 from ...read.source import hidden
 from ..plan import Plan
 from .context import Context
+from .functions import writing_function
 from .methods import inplace_argument, inplace_call, inplace_module, out_argument
 from .mutating import finish, hand_back
 from .statements import assignment, augmented
@@ -27,5 +28,6 @@ def plan_inplace(plan: Plan) -> None:
             inplace_argument(context, node)
             inplace_module(context, node)
             inplace_call(context, node)
+            writing_function(context, node)
     hand_back(context)
     finish(context, plan)
