@@ -17,6 +17,7 @@ def passes() -> Sequence[Callable[[Plan], None]]:
     from .dtypes import plan_dtypes
     from .expected import plan_expected
     from .fstrings import plan_fstrings
+    from .identity import plan_identity
     from .indexing import plan_indexing
     from .inplace import plan_inplace
     from .integers import plan_integers
@@ -42,6 +43,7 @@ def passes() -> Sequence[Callable[[Plan], None]]:
         plan_tensor_types,
         plan_quoted,
         plan_inplace,
+        plan_identity,
         plan_buffers,
         plan_partials,
         plan_calls,

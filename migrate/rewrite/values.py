@@ -50,6 +50,9 @@ def plan_attribute(plan: Plan, node: ast.Attribute) -> None:
                 f"no rule for the attribute `.{node.attr}` of a tensor",
                 evidence=why(holder),
             )
+    elif holder.tag == "dtype" and (row := unit.book.find(f"torch.dtype.{node.attr}")) is not None:
+        plan.taken.add(node)
+        _property(plan, row, node)
     elif holder.tag == "Module" and holder.facts is None and holder.name and not called:
         _layer_attribute(plan, node, holder)
     elif not holder.known and node.attr in ABSENT_ATTRIBUTES and not called:
