@@ -13,7 +13,8 @@ EQUAL = {
     "dtype is a parameter": "def f(a, dtype):\n    return a.dtype is dtype\nreturn f(torch.ones(2), torch.float32)",
     "dtype of floats": "x = torch.ones(2)\nreturn x.dtype.is_floating_point, x.long().dtype.is_floating_point",
     "dtype of complex numbers": "x = torch.ones(2)\nreturn x.dtype.is_complex, torch.complex(x, x).dtype.is_complex",
-    "a parameter": "w = nn.Linear(2, 2)\nreturn isinstance(w.bias, torch.Tensor), isinstance(w.bias, (int, torch.Tensor))",
+    "a parameter": "m = nn.Linear(2, 2)\nreturn isinstance(m.bias, torch.Tensor)",
+    "a parameter or a number": "m = nn.Linear(2, 2)\nreturn isinstance(m.bias, (int, torch.Tensor))",
     "a layer": "m = nn.Linear(2, 2)\nreturn type(m) is nn.Linear, isinstance(m, nn.Module)",
     "no dtype": "x = torch.ones(2)\nreturn x.dtype is not None",
 }
