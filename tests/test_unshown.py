@@ -194,6 +194,117 @@ REPORTED = {
             return y
         def main(): return run(bump, torch.zeros(2), 1).tolist()
     """,
+    "perhaps a tensor in starred arguments": """
+        def f(*inputs):
+            x = inputs[0]
+            x += 1
+            return x
+        def main(): return run(lambda a: f(a), torch.ones(2))
+    """,
+    "perhaps a tensor in named arguments": """
+        def f(**given):
+            x = given["x"]
+            x *= 2
+            return x
+        def main(): return run(lambda a: f(x=a), torch.ones(2))
+    """,
+    "perhaps a tensor that is a parameter": """
+        def f(x):
+            x += 1
+            return x * 2
+        def main(): return run(f, torch.ones(2))
+    """,
+    "perhaps a tensor of the function around": """
+        def f(x):
+            def inner():
+                y = x
+                y -= 1
+                return y
+            return inner() + x
+        def main(): return run(f, torch.ones(2))
+    """,
+    "perhaps a tensor that a call gives": """
+        def main():
+            x = torch.ones(2)
+            y = run(lambda: x)
+            y += 1
+            return x
+    """,
+    "perhaps a tensor in an attribute": """
+        class Box: pass
+        def f(box):
+            box.x += 1
+            return box.x
+        def main():
+            box = Box()
+            box.x = torch.ones(2)
+            return run(f, box)
+    """,
+    "perhaps a tensor in a dict": """
+        def f(state, key):
+            state["n"] += 1
+            state[key] *= 0.5
+            return state
+        def main(): return run(f, {"n": 0, "x": torch.ones(2)}, "x")["x"]
+    """,
+    "perhaps a tensor in a dict of the object": """
+        class Shadow:
+            def __init__(self): self.values = {}
+            def put(self, key, value): self.values[key] = value
+            def scale(self, key): self.values[key] *= 0.5
+        def main():
+            shadow, x = run(Shadow), torch.ones(2)
+            shadow.put("x", x)
+            shadow.scale("x")
+            return x
+    """,
+    "perhaps a tensor in a global dict": """
+        STATE = {}
+        def step(): STATE["x"] += 1
+        def main():
+            STATE["x"] = x = torch.zeros(2)
+            step()
+            return x
+    """,
+    "a number of the object that may become a tensor": """
+        class Total:
+            def __init__(self): self.total = 0
+            def add(self, x): self.total += x
+        def main():
+            total = run(Total)
+            total.add(torch.ones(2))
+            first = total.total
+            total.add(torch.ones(2))
+            return first
+    """,
+    "a number of the object that becomes a tensor": """
+        class Total:
+            def __init__(self): self.total, self.all = 0, []
+            def add(self, x):
+                self.total += torch.relu(x)
+                self.all.append(self.total)
+        def main():
+            total = run(Total)
+            for _ in range(2): total.add(torch.ones(2))
+            return total.all
+    """,
+    "a number of the module that may become a tensor": """
+        TOTAL = 0
+        def add(x):
+            global TOTAL
+            TOTAL += x
+            return TOTAL
+        def main(): return run(add, torch.ones(2)), run(add, torch.ones(2))
+    """,
+    "a number in a dict that becomes a tensor": """
+        def f(xs):
+            sums, every = {"loss": 0.0}, []
+            for x in xs:
+                sums["loss"] += torch.relu(x)
+                every.append(sums["loss"])
+            return every
+        def main(): return run(f, [torch.ones(2), torch.ones(2)])
+    """,
 }
 EQUAL = {
     "arrays of NumPy in methods of the same meaning": """
@@ -268,6 +379,37 @@ EQUAL = {
     "a result that the text decides": """
         def f(a, b): return torch.max(a[:, 0], b[:2])
         def main(): return f(torch.ones(2, 3), torch.tensor([0.0, 4.0, 9.0])).tolist()
+    """,
+    "counters": """
+        class Steps:
+            def __init__(self, start):
+                self.step, self.rate, self.counts, self.losses = 0, 1.0, {}, [0.0, 0.0]
+            def go(self, x):
+                self.step += 1
+                self.rate *= 0.5
+                total, seen = 0.0, [1]
+                total += torch.relu(x).sum().item()
+                self.losses[0] += total
+                seen += [2]
+                for word in "abba":
+                    self.counts[word] = self.counts.get(word, 0) + 1
+                    total += len(word)
+                return [self.step, self.rate, total, self.counts["a"], self.losses[0], len(seen)]
+        def main():
+            steps = run(Steps, 0)
+            return steps.go(torch.ones(3)) + steps.go(torch.ones(3))
+    """,
+    "a meter": """
+        class Meter:
+            def __init__(self): self.sum, self.count = 0, 0
+            def add(self, value, n=1):
+                self.sum += value * n
+                self.count += n
+                self.mean = self.sum / self.count
+        def main():
+            meter = run(Meter)
+            for value in (torch.tensor(1.0), torch.tensor(4.0)): meter.add(torch.relu(value), 3)
+            return float(meter.mean), meter.count
     """,
 }
 

@@ -123,6 +123,8 @@ class Calls:
             return self._fresh(node, env)
         if top == "torch":
             return self._torch(dotted, short, node, given, env)
+        if top == "math":
+            return NONE
         if top in ("einops", "numpy") or top in STANDARD_LIBRARY:
             return self.views(given) | repeats_of_call(dotted, node, given)
         env[KEPT] |= given

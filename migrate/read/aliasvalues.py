@@ -9,6 +9,8 @@ from .repeats import repeated, repeats_of_items
 from .views import VIEW_ATTRIBUTES
 
 SEVERAL = ("list", "tuple")
+# Operators whose result is new, whatever the operands are: containers have none of them.
+ARITHMETIC = (ast.Div, ast.FloorDiv, ast.Pow, ast.MatMult, ast.LShift, ast.RShift)
 
 
 class Values(Calls):
@@ -103,11 +105,12 @@ class Values(Calls):
 
     def _BinOp(self, node: ast.BinOp, env: Env) -> Sites:
         parts = [self.sites(node.left, env), self.sites(node.right, env)]
-        if self.unit.kind(node).is_tensor:
+        if self.unit.kind(node).is_tensor or isinstance(node.op, ARITHMETIC):
             return self._fresh(node, env)
-        again = repeats_of_items(parts, node)
-        if isinstance(node.op, ast.Mult) and any(self.unit.kind(p).tag in SEVERAL for p in (node.left, node.right)):
-            again = repeated("a list times a number", node) if any(parts) else NONE
+        again = NONE
+        if any(self.unit.kind(p).tag in SEVERAL for p in (node.left, node.right)):
+            times = isinstance(node.op, ast.Mult) and any(parts)
+            again = repeated("a list times a number", node) if times else repeats_of_items(parts, node)
         return NONE.union(*parts, again, self._fresh(node, env))
 
     def _List(self, node: ast.List, env: Env) -> Sites:
@@ -176,6 +179,9 @@ class Values(Calls):
         root = holder
         while isinstance(root, (ast.Attribute, ast.Subscript, ast.Call)):
             root = root.func if isinstance(root, ast.Call) else root.value
+        if isinstance(holder, ast.Attribute) and self.params and ast.unparse(holder.value) == self.params[0]:
+            key = ast.unparse(holder)
+            self.stored[key] = self.stored.get(key, NONE) | sites
         if not isinstance(root, ast.Name):
             env[KEPT] |= sites
         elif self.unit.kind(root).tag == "Module" and self.params and root.id == self.params[0]:

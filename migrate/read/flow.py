@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 
 from .assignments import Assignments
 from .evaluate import Env, Evaluator
@@ -10,6 +11,7 @@ from .facts import FunctionFacts
 from .frame import Frame
 from .kinds import (
     NONE,
+    NUMBERS,
     OTHER,
     TENSOR,
     UNKNOWN,
@@ -123,8 +125,10 @@ class Flow(Assignments, Narrowing, Parameters):
         if isinstance(stmt.target, ast.Name):
             env[stmt.target.id] = result
         elif isinstance(stmt.target, ast.Subscript):
-            self.evaluate(stmt.target.value, env)
+            held = self.evaluate(stmt.target.value, env)
             self.evaluate(stmt.target.slice, env)
+            if held.tag in ("list", "dict") and load.tag in NUMBERS and result.tag not in NUMBERS:
+                self.assign(stmt.target.value, replace(held, items=(result,)), env)
 
     def _before(self, stmt: ast.AugAssign, env: Env) -> Kind:
         """The kind of the target as the statement finds it: uses behind it say only what it leaves."""

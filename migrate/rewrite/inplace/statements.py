@@ -11,8 +11,8 @@ from .context import Context
 from .masks import is_mask, selects
 from .places import Place
 from .several import SET, several_targets
+from .unknown import AUGMENTED, unknown_augmented
 
-AUGMENTED = "torch.Tensor.__iadd__"
 METHODS = {ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "divide"}
 SYMBOLS = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",
@@ -53,14 +53,14 @@ def _is_write(context: Context, target: ast.expr) -> bool:
     return isinstance(target, ast.Attribute) and target.attr == "data" and context.unit.kind(target.value).is_tensor
 
 
-def _unknown_target(context: Context, target: ast.expr, stmt: ast.Assign | ast.AugAssign) -> None:
-    """A subscript write to something unknown that is written as to a tensor."""
+def _unknown_target(context: Context, target: ast.expr, stmt: ast.Assign | ast.AugAssign) -> bool:
+    """Refuse a subscript write to something unknown that is written as to a tensor. Returns whether it is one."""
     if (
         not isinstance(target, ast.Subscript)
         or context.unit.kind(target.value).known
         or context.unit.resolve(target.value)
     ):
-        return
+        return False
     parts = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
     kinds = [context.unit.kind(p) for p in parts]
     like_a_tensor = any(isinstance(p, ast.Slice) or k.is_tensor for p, k in zip(parts, kinds, strict=True)) or (
@@ -71,6 +71,7 @@ def _unknown_target(context: Context, target: ast.expr, stmt: ast.Assign | ast.A
             target, SET, f"nothing shows what `{ast.unparse(target.value)[:60]}` is: JAX arrays cannot be written to",
             "JM201", "Annotate the value (x: torch.Tensor) or convert by hand.",
         )  # fmt: skip
+    return like_a_tensor
 
 
 def _rebound_variable(context: Context, target: ast.expr, stmt: ast.Assign) -> None:
@@ -214,16 +215,16 @@ def augmented(context: Context, stmt: ast.AugAssign) -> None:
             _write(context, stmt, place, lambda w: _augmented_value(context, stmt, place, w), AUGMENTED)
         elif unit.kind(target).is_tensor and not unit.resolve(target.value):
             _whole(context, stmt, context.place(target, stmt))
-        else:
-            _unknown_target(context, target, stmt)
+        elif not _unknown_target(context, target, stmt):
+            unknown_augmented(context, stmt)
         return
     if isinstance(target, ast.Attribute) and target.attr == "data" and unit.kind(target.value).is_tensor:
         _whole(context, stmt, context.place(target, stmt))
     elif unit.kind(target).is_tensor:
         if not (isinstance(target, ast.Attribute) and unit.kind(target.value).is_tensor):
             _whole(context, stmt, context.locator.carried(Place(target), stmt))
-    elif isinstance(target, ast.Name):
-        _unknown_name(context, stmt, target)
+    else:
+        unknown_augmented(context, stmt)
 
 
 def _augmented_value(context: Context, stmt: ast.AugAssign, place: Place, writer: Writer) -> str:
@@ -299,22 +300,6 @@ def _moved(context: Context, stmt: ast.AugAssign, place: Place) -> None:
     context.converted(
         stmt, AUGMENTED, f"`{ast.unparse(place.base)}` is bound again" + (f", and {names}" if names else "")
     )
-
-
-def _unknown_name(context: Context, stmt: ast.AugAssign, target: ast.Name) -> None:
-    """`x += y` where nothing shows what x is: if it is a tensor, whoever else holds it sees the write in torch only."""
-    if context.unit.kind(target).known:
-        return
-    value = context.unit.kind(stmt.value)
-    holders = context.aliases.holders(stmt, target)
-    if value.known and not value.is_tensor:  # counting: only a name that is read later is worth a warning
-        holders = [h for h in holders if h.named]
-    if holders and not context.narrow and context.hands_back(stmt, target):
-        text = f"if `{target.id}` is a tensor, torch changes the caller's; in JAX the function returns the new value"
-        context.refuse(stmt, AUGMENTED, text, "JM161", "Use what it returns: JAX arrays cannot be changed.")
-    elif holders and not isinstance(stmt.value, (ast.List, ast.ListComp, ast.JoinedStr)):
-        text = f"nothing shows what `{target.id}` is: if it is a tensor, {context.text(holders)}"
-        context.refuse(stmt, AUGMENTED, text, "JM201", "Annotate the value, or write x = x + y if it is a number.")
 
 
 def _data(context: Context, stmt: ast.Assign, target: ast.Attribute) -> None:
