@@ -129,6 +129,8 @@ def test_a_choice_that_reads_the_name_that_it_binds() -> None:
 
 
 ANNOTATED = """
+from collections import OrderedDict
+
 import torch
 from torch import Tensor, nn
 from typing import Literal, Optional, cast
@@ -149,6 +151,10 @@ class Net(nn.Module):
         return y[0] * y[1] if mask is None else torch.where(mask, x, 0)
 
 
+def total(parts: "OrderedDict[str, torch.Tensor]") -> Tensor:
+    return sum(parts.values())
+
+
 def apply(net: "nn.Module", x: torch.FloatTensor | None) -> Tensor:
     return net(x, x > 1)
 
@@ -165,7 +171,7 @@ def test_types_in_annotations(tmp_path: Path) -> None:
     for text in (
         "inner: Linear", 'scale: jax.Array, like: "Net | None"', "x: jax.Array, mask: Optional[jax.Array] = None",
         ") -> Optional[jax.Array]:", "y: list[jax.Array] =", 'mode: Literal["torch.Tensor"] = "torch.Tensor"',
-        "cast(jax.Array, ", "net: nnx.Module, x: jax.Array | None) -> jax.Array",
+        "parts: OrderedDict[str, jax.Array]", "cast(jax.Array, ", "net: nnx.Module, x: jax.Array | None) -> jax.Array",
     ):  # fmt: skip
         assert text in converted.text
     wants, ours = under_torch(ANNOTATED).main(), under_jax(converted, tmp_path).main()

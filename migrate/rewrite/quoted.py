@@ -13,7 +13,7 @@ from .plan import Plan
 from .settle import of_module
 from .values import fixed_text
 
-AT_HAND = ("builtins.", "typing.", "collections.abc.")
+AT_HAND = ("builtins.", "typing.", "collections.")
 
 
 def plan_quoted(plan: Plan) -> None:
