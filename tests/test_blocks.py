@@ -12,12 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
-from converted import arrays, convert, with_layers
+from converted import arrays, convert, under_jax, under_torch, with_layers
 from flax import nnx
 
 from jaxmigrate.layers.library.blocks import (
     DropPath,
     drop_path,
+    ntuple,
     stochastic_depth,
     to_1tuple,
     to_2tuple,
@@ -182,3 +183,40 @@ def test_stochastic_depth_zeroes_samples_or_the_batch(mode: str) -> None:
 def test_tuples() -> None:
     assert (to_1tuple(3), to_2tuple(3), to_3tuple([1, 2, 3])) == ((3,), (3, 3), (1, 2, 3))
     assert to_2tuple("ab") == ("ab", "ab")
+    for value in (3, [1, 2], (4, 5), None, range(2), "ab", torch.Size([6, 7])):
+        assert ntuple(value, 2) == torch.nn.modules.utils._pair(value)
+
+
+PAIRS = """
+import torch
+from torch import nn
+from torch.nn.modules.utils import _pair
+
+
+class Conv(nn.Module):
+    def __init__(self, size, stride=1, padding=(0, 0)):
+        super().__init__()
+        self.size, self.stride, self.padding = _pair(size), _pair(stride), _pair(padding)
+        self.weight = nn.Parameter(torch.ones(2, 3, *self.size))
+
+    def forward(self, x):
+        y = nn.functional.conv2d(x, self.weight, None, self.stride, self.padding)
+        return y, self.stride[0] + self.padding[1]
+
+
+def main():
+    x = torch.arange(3.0 * 36).reshape(1, 3, 6, 6)
+    return [build(Conv, *given)(x) for given in ((3,), (2, (2, 1)), ((1, 2), 2, 1), ([2, 3], [1, 2], (1, 0)))]
+
+
+def build(kind, *given):
+    return kind(*given)
+"""
+
+
+def test_a_default_does_not_say_what_a_pair_is_made_of(tmp_path: Path) -> None:
+    done = convert(PAIRS)
+    assert not done.left, done.left
+    for (want, number), (got, other) in zip(under_torch(PAIRS).main(), under_jax(done, tmp_path).main(), strict=True):
+        np.testing.assert_array_equal(np.asarray(got), want.detach().numpy())
+        assert number == other

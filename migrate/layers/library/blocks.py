@@ -1,4 +1,4 @@
-"""What vision models import from timm.layers and torchvision.ops."""
+"""What vision models import from timm.layers, torchvision.ops and torch.nn.modules.utils."""
 
 from collections.abc import Iterable
 
@@ -13,8 +13,13 @@ from .dropout import Dropout
 from .linear import Linear
 
 
+def ntuple(x, n):
+    """An iterable as a tuple, anything else n times."""
+    return tuple(x) if isinstance(x, Iterable) else (x,) * n
+
+
 def _repeated(x, n):
-    return tuple(x) if isinstance(x, Iterable) and not isinstance(x, str) else (x,) * n
+    return (x,) * n if isinstance(x, str) else ntuple(x, n)
 
 
 def to_1tuple(x):
