@@ -55,6 +55,16 @@ class Net(nn.Module):
     def forward(self, x):
         return self.pool(self.conv(x))
 """,
+    "getattr_function_of_the_layer_file": """
+import torch.nn.functional as F
+class Net(nn.Module):
+    def __init__(self, dim=1):
+        super().__init__()
+        self.dim = dim
+    def forward(self, x):
+        pool = getattr(F, f"adaptive_avg_pool{self.dim}d")
+        return getattr(F, f"adaptive_avg_pool{self.dim}d")(x, 2) + pool(x, output_size=2)
+""",
     "getattr_dict": """
 NAMES = {"relu": "ReLU", "silu": "SiLU"}
 class Net(nn.Module):

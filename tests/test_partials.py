@@ -78,6 +78,8 @@ def test_arguments_for_a_function_that_a_variable_holds() -> None:
         ("torch.max", "held(x, other=x)", True),
         ("getattr(F, 'relu' if flag else 'elu')", "held(x, inplace=True)", True),
         ("getattr(F, 'relu' if flag else 'elu')", "held(x)", False),
+        ("getattr(F, f'adaptive_avg_pool{flag}d')", "held(x, output_size=2)", False),
+        ("getattr(F, f'adaptive_avg_pool{flag}d')", "held(x, size=2)", True),
     ],
 )
 def test_what_the_counterpart_of_a_held_function_would_take_otherwise(held: str, call: str, left: bool) -> None:

@@ -14,6 +14,7 @@ from .holes import whole
 from .imports import KNOWN
 from .layercalls import fit_held
 from .match import Match, Refusal, match
+from .modules.named import looked_up_take
 from .plan import Plan, Whole
 from .settle import settle
 from .values import function_text
@@ -62,7 +63,8 @@ def _check_held(plan: Plan, call: ast.Call, function: ast.expr) -> None:
     for held in kind.items or (kind,):
         row = plan.unit.book.find(held.name)
         if held.name == ANY_FUNCTION:
-            problem = f"may hold any function: whether it takes {_spelled(names)} is not known" if names else ""
+            known = not names or looked_up_take(plan, names)
+            problem = "" if known else f"may hold any function: whether it takes {_spelled(names)} is not known"
         elif row is None or row.signature is None or row.get("layer"):
             continue
         else:

@@ -6,6 +6,7 @@ import ast
 import re
 
 from ..read.kinds import Kind
+from ..read.needs import key_parameter
 from ..rulebook.condition import holds
 from ..rulebook.load import packages, torch_names
 from ..rulebook.precedence import ATOM, LAMBDA, level_of_text
@@ -214,6 +215,10 @@ def function_text(plan: Plan, row: Row) -> tuple[str, int] | None:
     if value := str(row.get("value", "")):
         plan.layers |= {value} & plan.catalogue.keys()
         return value, level_of_text(value)
+    entry = plan.catalogue.get(str(row.get("layer", "")))
+    if entry is not None and entry.kind == "function" and not key_parameter(row, entry) and not entry.needs_rngs:
+        plan.layers.add(entry.name)
+        return entry.name, ATOM
     needed = [p for p in signature.params if p.default is None and p.kind == "normal"]
     names = frozenset(p.name for p in needed)
     ask = asker(signature, Arguments({}), plan.unit)

@@ -75,6 +75,14 @@ def names_looked_up(plan: Plan, node: ast.expr) -> list[str]:
     return sorted(_names(plan, node.args[1], "torch.nn")[0])
 
 
+def looked_up_take(plan: Plan, given: Collection[str | None]) -> bool:
+    """Whether every function that this file looks up in torch.nn.functional takes the keywords, as it is written."""
+    module = "torch.nn.functional"
+    lookups = [node for node in plan.unit.tree.all(ast.Call) if looked_up(plan.unit, node) == module]
+    names = [_names(plan, node.args[1], module)[0] for node in lookups]
+    return all(names) and bool(names) and all(_converts(plan, module, n, given) for some in names for n in some)
+
+
 def _converts(plan: Plan, module: str, name: str, given: Collection[str | None]) -> bool:
     """Whether the layer file, or a dict, can have the thing of that name, called with the keywords that are given."""
     if module == "torch.nn.init":
