@@ -156,6 +156,18 @@ class Calls:
             kinds = [self(a, env).element() for a in node.args[1:]]
             names = [a.arg for a in node.args[0].args.args]
             self.flow.lambda_kinds[node.args[0]] = dict(zip(names, kinds, strict=False))
+        elif len(node.args) >= 2 and (self.unit.resolve(node.func) or "").startswith("torch.autograd.functional."):
+            self._prepare_function(node.args[0], self(node.args[1], env), env)
+
+    def _prepare_function(self, function: ast.expr, inputs: Kind, env: Env) -> None:
+        """`jacobian(f, x)`: the parameter of `f` is a tensor; `jacobian(f, (x, y))`: its parameters are."""
+        kinds = inputs.items if inputs.tag == "tuple" else (inputs,)
+        if isinstance(function, ast.Lambda):
+            names = [a.arg for a in function.args.args]
+            self.flow.lambda_kinds[function] = dict(zip(names, kinds, strict=False))
+        elif isinstance(facts := self(function, env).facts, FunctionFacts):
+            for arg, kind in zip(facts.node.args.args, kinds, strict=False):
+                facts.saw(arg.arg, kind, self.unit)
 
     def _builtin(self, name: str, node: ast.Call, args: list[Kind], env: Env) -> Kind:
         if name in _BUILTIN_CALLS:

@@ -13,6 +13,7 @@ from ..rulebook.condition import holds, parse
 from ..rulebook.rows import Note, Row, literal
 from ..rulebook.signature import Arguments, Mismatch, Signature, bind
 from ..rulebook.template import Form
+from .once import misplaced
 from .optional import maybe_none
 from .placement import is_dropped
 
@@ -101,7 +102,7 @@ def choose(row: Row, signature: Signature, arguments: Arguments, unit: Unit) -> 
         return Refusal("JM202", f"{row.name}: {refused[0]} has no counterpart", row.refuse[refused[0]])
     used -= set(row.drop) | {row.get("effect_arg", "")}
     inserted = _defaults_to_write(signature)
-    doubled = False
+    refusal = ""
     for option in row.options:
         template = option.template
         available = used | {"key", "rngs", "lr"}
@@ -113,66 +114,16 @@ def choose(row: Row, signature: Signature, arguments: Arguments, unit: Unit) -> 
         if not {n.lstrip("*") for n in template.required} <= available | arguments.given | inserted:
             continue
         form = template.form(frozenset(n for n in template.names if n.lstrip("*") in available))
-        if _doubled(form, arguments, unit):
-            doubled = True
+        if problem := misplaced(form, arguments, unit):
+            refusal = problem
             continue
         notes = tuple(n for n in row.notes if not n.when or holds(n.when, ask))
         return Match(row, form, arguments, signature, notes)
-    if doubled:
-        return Refusal("JM203", f"{row.name}: its target reads an argument twice, which is a call here",
-                       "Bind the argument to a name first.")  # fmt: skip
+    if refusal:
+        return Refusal("JM203", f"{row.name}: {refusal}", "Bind the argument to a name first.")
     return Refusal(
         "JM202", f"{row.name}: no target form takes ({', '.join(sorted(used)) or 'these arguments'})", row.advice
     )
-
-
-def _doubled(form: Form, arguments: Arguments, unit: Unit) -> bool:
-    """Whether the form writes an argument twice whose evaluation is more than a look-up: a call would run twice."""
-    names = [h.name.lstrip("*") for h in form.holes]
-    for name in {n for n in names if names.count(n) > 1}:
-        node = arguments.named.get(name)
-        nodes = [node] if node is not None else list(arguments.rest) if name == arguments.rest_name else []
-        for sub in (sub for n in nodes for sub in ast.walk(n)):
-            if isinstance(sub, (ast.NamedExpr, ast.Await)) or (isinstance(sub, ast.Call) and not _creates(sub, unit)):
-                return True
-    return False
-
-
-_CREATORS = frozenset(
-    [
-        "empty",
-        "zeros",
-        "ones",
-        "new_empty",
-        "new_zeros",
-        "new_ones",
-        "empty_like",
-        "zeros_like",
-        "ones_like",
-        "size",
-        "dim",
-        "numel",
-        "full",
-        "tensor",
-        "FloatTensor",
-        "float",
-        "half",
-        "double",
-        "long",
-        "to",
-        "type",
-    ]
-)
-
-
-def _creates(call: ast.Call, unit: Unit) -> bool:
-    """Whether the call only makes an array of a size: running it twice changes nothing and costs nothing."""
-    dotted = unit.resolve(call.func) or ""
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else dotted.rpartition(".")[2]
-    on_tensor = isinstance(call.func, ast.Attribute) and unit.kind(call.func.value).is_tensor
-    if dotted.startswith("torch.") or on_tensor:
-        return name in _CREATORS
-    return dotted in ("builtins.len", "builtins.int")
 
 
 def _conditioned(when: str) -> set[str]:

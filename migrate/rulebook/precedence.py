@@ -36,13 +36,13 @@ def level_of(node: ast.AST) -> int:
         return COMPARE
     if isinstance(node, ast.IfExp):
         return TERNARY
-    if isinstance(node, (ast.Lambda, ast.Yield, ast.YieldFrom)):
+    if isinstance(node, ast.Lambda):
         return LAMBDA
     if isinstance(node, ast.NamedExpr):
         return NAMED
     if isinstance(node, ast.Await):
         return AWAIT
-    if isinstance(node, ast.Tuple):
+    if isinstance(node, (ast.Tuple, ast.Yield, ast.YieldFrom)):
         return TUPLE
     if (
         isinstance(node, ast.Constant)
@@ -135,7 +135,7 @@ def needs(parent: cst.CSTNode, child: cst.CSTNode) -> int:
     if name == "StarredElement":
         return BITOR
     if isinstance(parent, cst.Arg):
-        return BITOR if parent.star else TERNARY
+        return BITOR if parent.star else NONE
     if name in ("Index", "Slice"):
         return TERNARY
     if name == "Expr":
