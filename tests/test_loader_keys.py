@@ -45,6 +45,17 @@ def run(seed: int):
     return [read(DataLoader(data, batch_size=8, shuffle=True, generator=generator))]
 """
 )
+FRESH = (
+    HEAD
+    + """
+def run(seed: int):
+    data = TensorDataset(torch.arange(40))
+    train, rest = random_split(data, [30, 10], generator=torch.Generator().manual_seed(seed))
+    noise = torch.rand(3, generator=torch.Generator().manual_seed(7)).tolist()
+    loader = DataLoader(train, batch_size=8, shuffle=True, generator=torch.Generator().manual_seed(1))
+    return [read(loader), read(DataLoader(rest, 8)), noise]
+"""
+)
 TRAINER = (
     HEAD
     + """
@@ -85,6 +96,15 @@ def test_a_generator_alone_decides(tmp_path: Path) -> None:
     theirs, ours = under_torch(GENERATOR).run, program(GENERATOR, tmp_path).run
     assert theirs(0) == theirs(1)
     assert ours(0) == ours(1) and ours(0) != [list(range(40))]
+
+
+def test_a_generator_that_is_made_where_it_is_used(tmp_path: Path) -> None:
+    theirs, ours = under_torch(FRESH).run, program(FRESH, tmp_path).run
+    for run in (theirs, ours):
+        first, other = run(0), run(1)
+        assert run(0) == first and sorted(first[0] + first[1]) == list(range(40))
+        assert other[:2] != first[:2] and other[2] == first[2]
+    assert "def run(seed: int):" in convert(FRESH).text
 
 
 def test_a_class_that_makes_a_loader_is_given_a_key(tmp_path: Path) -> None:

@@ -124,6 +124,14 @@ def draws(row: Row | None, catalogue: Mapping[str, Layer], node: ast.Call | None
     return "draw" if node is None or _draws_by(row, node) else ""
 
 
+def generator_argument(node: ast.AST) -> ast.expr | None:
+    """The generator that a call draws from, None when it names none."""
+    if not isinstance(node, ast.Call):
+        return None
+    value = next((k.value for k in node.keywords if k.arg == "generator"), None)
+    return None if isinstance(value, ast.Constant) and value.value is None else value
+
+
 def _draws_by(row: Row, node: ast.Call) -> bool:
     """Whether a call gives the argument that makes it draw (`draw_arg`), as far as its text shows."""
     argument = row.get("draw_arg")
@@ -284,7 +292,7 @@ _RESET = frozenset(
 def _torch(
     unit: Unit, node: ast.Call, home: FunctionFacts | None, dotted: str, book: RuleBook, catalogue: Mapping[str, Layer]
 ) -> Site | None:
-    what = draws(book.find(dotted), catalogue, node)
+    what = draws(book.find(dotted), catalogue, node) if generator_argument(node) is None else ""
     return Site(unit, node, home, None, what) if what else None
 
 

@@ -8,18 +8,10 @@ from __future__ import annotations
 
 import ast
 
-from ..read.needs import draws
+from ..read.needs import draws, generator_argument
 from .plan import Plan
 
 DEFAULT_SEED = 0
-
-
-def generator_argument(node: ast.AST) -> ast.expr | None:
-    """The generator that a call draws from, None when it names none."""
-    if not isinstance(node, ast.Call):
-        return None
-    value = next((k.value for k in node.keywords if k.arg == "generator"), None)
-    return None if isinstance(value, ast.Constant) and value.value is None else value
 
 
 def plan_generators(plan: Plan) -> None:
@@ -34,7 +26,10 @@ def plan_generators(plan: Plan) -> None:
         if node in plan.taken:
             continue
         used = generator_argument(node)
-        if used is not None and _draws(plan, node):
+        if used is not None and _draws(plan, node) and fresh_key(plan, used):
+            plan.taken.update(ast.walk(used))
+            plan.found("JM121", used, "torch.Generator", "a Generator becomes a key: another stream")
+        elif used is not None and _draws(plan, node):
             local = isinstance(used, ast.Name) and used.id in made and used.id not in shared
             if not local or tree.function(made[used.id]) is not tree.function(node):  # type: ignore[attr-defined]
                 plan.taken.update((node, node.func))
@@ -68,6 +63,15 @@ def _generator_call(plan: Plan, node: ast.expr) -> tuple[ast.Call, ast.expr | No
         inner = _generator_call(plan, node.func.value)
         return (inner[0], node.args[0]) if inner is not None else None
     return None
+
+
+def fresh_key(plan: Plan, node: ast.expr) -> str:
+    """The key for a generator that is made where it is used, `torch.Generator().manual_seed(7)`; "" for any other."""
+    found = _generator_call(plan, node)
+    seed = found[1] if found is not None else None
+    if found is None or not (seed is None or isinstance(seed, (ast.Constant, ast.Name))):
+        return ""
+    return f"jax.random.key({DEFAULT_SEED if seed is None else ast.unparse(seed)})"
 
 
 def _escapes(plan: Plan, name: str, stmt: ast.Assign) -> bool:

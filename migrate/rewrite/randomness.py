@@ -6,10 +6,10 @@ import ast
 from itertools import takewhile
 
 from ..read.facts import ClassFacts, FunctionFacts
-from ..read.needs import called_function, outer_functions
+from ..read.needs import called_function, generator_argument, outer_functions
 from ..read.scopes import COMPREHENSIONS
 from ..rulebook.precedence import ARITH, level_of
-from .generators import generator_argument, plan_generators
+from .generators import fresh_key, plan_generators
 from .layercalls import add_argument
 from .plan import Plan
 from .signature_edit import add_keyword_parameter
@@ -109,8 +109,9 @@ def rngs_expression(plan: Plan, node: ast.AST) -> str:
 def key_expression(plan: Plan, node: ast.AST) -> str:
     """The text of a fresh key for a draw at `node`; lines that split it are put before the statement."""
     home = _home(plan, node)
-    if generator_argument(node) is not None:
-        return _split(plan, node)
+    own = generator_argument(node)
+    if own is not None:
+        return fresh_key(plan, own) or _split(plan, node)
     if home is not None:
         for facts in outer_functions(home):
             if facts in plan.needs.rngs:

@@ -165,6 +165,8 @@ def _note_draws(draws: Draws, *, again: bool) -> None:
     noted(torch, "bernoulli", lambda value, *_, **__: ("bernoulli", value.numpy() > 0))
     noted(torch, "randint", lambda value, *_, **__: ("randint", value.numpy()))
     noted(torch, "randperm", lambda value, *_, **__: ("permutation", value.numpy()))
+    inner: Any = torch.utils.data.dataset
+    noted(inner, "randperm", lambda value, *_, **__: ("permutation", value.numpy()))  # random_split's own name for it
     noted(torch, "multinomial", lambda value, *_, **__: ("categorical", value.numpy()))
 
     sampler: Any = torch.utils.data.RandomSampler
