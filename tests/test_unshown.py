@@ -296,6 +296,33 @@ REPORTED = {
             return TOTAL
         def main(): return run(add, torch.ones(2)), run(add, torch.ones(2))
     """,
+    "a number in a list of the function around that may become a tensor": """
+        def make():
+            cell, every = [0], []
+            def add(x):
+                cell[0] += x
+                every.append(cell[0])
+                return every
+            return add
+        def main():
+            add = make()
+            run(add, torch.ones(2))
+            return run(add, torch.ones(2))
+    """,
+    "a number in a default list that may become a tensor": """
+        def add(x, sums=[0]):
+            sums[0] += x
+            return sums[0]
+        def main(): return run(add, torch.ones(2)), run(add, torch.ones(2))
+    """,
+    "a tensor that a context manager gives": """
+        import contextlib
+        def main():
+            x = torch.ones(2)
+            with contextlib.nullcontext(x) as y:
+                y += 1
+            return x
+    """,
     "a number in a dict that becomes a tensor": """
         def f(xs):
             sums, every = {"loss": 0.0}, []

@@ -107,7 +107,7 @@ class Calls:
     def _builtin(self, name: str, node: ast.Call, given: Sites, env: Env) -> Sites:
         if name in HOLDERS or name == "dict.fromkeys":
             return given | repeats_of_call(f"builtins.{name}", node, given)
-        if name == "getattr":
+        if name in ("getattr", "vars", "eval", "globals", "locals"):
             return given | HEAP
         if name == "setattr":
             env[KEPT] |= given

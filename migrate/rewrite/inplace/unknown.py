@@ -37,7 +37,7 @@ def _may_write(context: Context, stmt: ast.AugAssign) -> bool:
         return False  # torch raises
     if kind.tag in NUMBERS:
         return value.tag not in NUMBERS and _outlives(context, stmt.target)
-    return not kind.known
+    return not kind.known or kind.tag == "other"  # what the standard library gives may be what it was given
 
 
 def _outlives(context: Context, target: ast.expr) -> bool:
@@ -61,6 +61,8 @@ def _kept(context: Context, target: ast.expr) -> list[Holder]:
     """Who keeps the value of something that outlives its function."""
     if isinstance(target, ast.Name):
         return [Holder(f"`{target.id}` belongs to the code around this function")]
+    if isinstance(target, ast.Subscript):
+        return [] if _is_local(context, target.value) else _kept(context, target.value)
     if isinstance(target, ast.Attribute):
         for unit in context.plan.project.units:
             for node in unit.tree.all(ast.Attribute):
@@ -70,6 +72,14 @@ def _kept(context: Context, target: ast.expr) -> list[Holder]:
     return []
 
 
+def _is_local(context: Context, node: ast.expr) -> bool:
+    """Whether a container is made in the function that writes to it: the kinds of its items are followed there."""
+    scope = context.unit.scope(node)
+    if not isinstance(node, ast.Name) or scope.lookup(node.id) is not scope:
+        return False
+    return all(b.kind != "param" for b in scope.bindings[node.id])
+
+
 def _keeps(unit: Unit, node: ast.expr) -> bool:
     """Whether what uses a value may keep it, were it a tensor: arithmetic and printing do not."""
     up = unit.tree.parents.get(node)
@@ -77,6 +87,8 @@ def _keeps(unit: Unit, node: ast.expr) -> bool:
         return False
     if isinstance(up, ast.Attribute):
         return is_view(up.attr)
+    if isinstance(up, ast.Subscript):
+        return up.value is node and isinstance(up.ctx, ast.Load) and _keeps(unit, up)
     if isinstance(up, ast.Call):
         place, _, name = (unit.resolve(up.func) or "").rpartition(".")
         return up.func is not node and not (place == "math" or (place == "builtins" and name not in HOLDERS))
