@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+import holding
 from hypothesis import strategies as st
 
 Shape = tuple[int, ...]
@@ -403,11 +404,24 @@ def _odd(draw: Draw, state: State) -> list[str]:
     return [f"{target} = {name}", f"{target} {draw(st.sampled_from(('+=', '-=', '*=')))} {number}"]
 
 
+def _held(draw: Draw, state: State) -> list[str]:
+    name = _pick(draw, state)
+    assert name is not None
+    other = _pick(draw, state, state.shapes[name]) or name
+    target = draw(st.sampled_from(NAMES))
+    lines, bound = holding.held(draw, name, other, target, draw(st.integers(1, 3)))
+    if bound:
+        state.shapes[target] = state.shapes[name]
+    return lines
+
+
 def _block(draw: Draw, state: State, most: int) -> list[str]:
     lines: list[str] = []
     for _ in range(draw(st.integers(1, most))):
-        kind = draw(st.integers(0, 22))
-        if kind >= 20:
+        kind = draw(st.integers(0, 23))
+        if kind == 23:
+            lines += _held(draw, state)
+        elif kind >= 20:
             lines += _odd(draw, state)
         elif kind < 6:
             lines += _assign(draw, state)
@@ -456,7 +470,7 @@ def programs(draw: Draw) -> str:
 
 def _helpers(body: str) -> str:
     """The helpers that a program calls, with those that they call."""
-    parts = [p.strip("\n") for p in HELPERS.split("\n\n\n")]
+    parts = [p.strip("\n") for p in (HELPERS + "\n\n" + holding.HELPERS).split("\n\n\n")]
     text = body
     used: list[str] = []
     for _ in range(3):
