@@ -168,7 +168,6 @@ class Net(nn.Module):
         return self.fc2(self.fc(x))
 """,
     "held_classes_without_inplace": """
-from functools import partial
 ACTS = {"relu": nn.ReLU, "elu": nn.ELU}
 class Block(nn.Sequential):
     def __init__(self, act=nn.ReLU, inplace=True):
@@ -178,7 +177,7 @@ class Net(nn.Module):
     def __init__(self, layer=nn.ReLU, name="ReLU", act="elu", drop=nn.Dropout):
         super().__init__()
         self.blocks = nn.Sequential(Block(), Block(nn.SiLU), Block(nn.Hardswish, None))
-        acts = [layer(inplace=True), getattr(nn, name)(inplace=True), partial(nn.ReLU6, inplace=True)()]
+        acts = [layer(inplace=True), getattr(nn, name)(inplace=True)]
         self.acts = nn.Sequential(*acts, ACTS[act](inplace=True), drop(0.0, inplace=True))
     def forward(self, x):
         return self.acts(self.blocks(x) - 0.2)
@@ -235,6 +234,7 @@ class Net(nn.Module):
         f"class_held_{number}": (
             "JM202",
             f"""
+from functools import partial
 class Own(nn.Module):
     def __init__(self, inplace=False):
         super().__init__()
@@ -247,7 +247,13 @@ Net(mixed=Own)
 """,
         )
         for number, call in enumerate(
-            ["layer(True)", "mixed(inplace=True)", "getattr(nn, loss)(None, True)", "other(None, True)"]
+            [
+                "layer(True)",
+                "mixed(inplace=True)",
+                "getattr(nn, loss)(None, True)",
+                "other(None, True)",
+                "partial(nn.ReLU, inplace=True)()",
+            ]
         )
     },
     "factory_kwargs_of_a_type": (

@@ -149,7 +149,20 @@ class Modules:
                 if name or isinstance(arg, ast.Starred) or not self._may_pass(arg):
                     return name
             return ""
-        return dotted if dotted.startswith("torch.nn.") and may_be_inplace(node) else ""
+        if dotted.startswith("torch.nn."):
+            return dotted if may_be_inplace(node) else ""
+        return self._held_inplace(node)
+
+    def _held_inplace(self, node: ast.Call) -> str:
+        """The layer that the call of a class builds which a variable holds, where it may be given a true `inplace` by
+        its name; "" otherwise. By its place it is not converted."""
+        kind = self.unit.kind(node.func)
+        if kind.tag != "Class" or isinstance(kind.facts, ClassFacts):
+            return ""
+        given = next((k.value for k in node.keywords if k.arg == "inplace"), None)
+        spread = any(k.arg is None for k in node.keywords)
+        true = spread if given is None else not _is_false(given)
+        return (kind.name or "a layer") if true else ""
 
 
 def may_be_inplace(call: ast.Call) -> bool:

@@ -147,29 +147,45 @@ def _in_order(signature: Signature, params: Sequence[str], count: int | None = N
     return count <= len(params) and names[:count] == [*params][:count]
 
 
-def fit_held(plan: Plan, rows: Sequence[Row], call: ast.Call, args: Sequence[ast.expr]) -> str:
-    """Make a call of a layer's class, or function, that a variable holds reach the layer library's versions: `rows` are
-    all that it may be, `args` what it is given by position. Arguments without effect are taken out of `call`. Returns
-    why it would not reach one as it stands, "" when all is well."""
-    idle: set[str] | None = None
-    for row in rows:
-        entry = plan.catalogue.get(str(row.get("layer")))
-        if entry is None or row.signature is None or "*args" in entry.params:
-            return ""
-        lacking = {p.name for p in row.signature.params} - {*entry.params}
-        mine = lacking & {*row.drop, str(row.get("effect_arg"))}
-        if named := sorted(lacking & {k.arg for k in call.keywords if k.arg is not None} - mine):
-            return f"the layer library's {entry.name} has no {named[0]}"
-        starred = any(isinstance(a, ast.Starred) for a in args)
-        if not _in_order(row.signature, entry.params, None if starred else len(args)):
-            return f"the layer library's {entry.name} takes fewer arguments, in other places"
-        idle = mine if idle is None else idle & mine
+def held_problem(plan: Plan, row: Row, keywords: Sequence[ast.keyword], args: Sequence[ast.expr]) -> str:
+    """Why a layer's class, or function, that a variable holds would not take these arguments in the layer library's
+    version; "" when it does."""
+    entry = plan.catalogue.get(str(row.get("layer")))
+    if entry is None or row.signature is None or "*args" in entry.params:
+        return ""
+    lacking = {p.name for p in row.signature.params} - {*entry.params}
+    if named := sorted(lacking & {k.arg for k in keywords if k.arg is not None}):
+        return f"the layer library's {entry.name} has no {named[0]}"
+    starred = any(isinstance(a, ast.Starred) for a in args)
+    if _in_order(row.signature, entry.params, None if starred else len(args)):
+        return ""
+    return f"the layer library's {entry.name} takes fewer arguments, in other places"
+
+
+def fit_held(plan: Plan, rows: Sequence[Row], call: ast.Call) -> str:
+    """Make a call of a layer's class that a variable holds reach the layer library's versions of `rows`, which are all
+    that it may be: arguments that have no effect in any of them are taken out. Returns why it would not reach one, ""
+    when all is well."""
+    lacking = [_idle(plan, row) for row in rows]
+    idle = set.intersection(*lacking) if lacking else set()
+    stay = [k for k in call.keywords if k.arg not in idle]
+    if problem := next((p for row in rows if (p := held_problem(plan, row, stay, call.args))), ""):
+        return problem
     for keyword in call.keywords:
-        if keyword.arg in (idle or ()):
+        if keyword not in stay:
             remove_argument(plan, call, keyword.value)
-    if (names := sorted((idle or set()) - {"device", "dtype"})) and any(k.arg is None for k in call.keywords):
+    if (names := sorted(idle - {"device", "dtype"})) and any(k.arg is None for k in stay):
         _filter(plan, call, names)
     return ""
+
+
+def _idle(plan: Plan, row: Row) -> set[str]:
+    """The arguments of a layer that the layer library's version lacks, and which have no effect in JAX."""
+    entry = plan.catalogue.get(str(row.get("layer")))
+    if entry is None or row.signature is None or "*args" in entry.params:
+        return set()
+    lacking = {p.name for p in row.signature.params} - {*entry.params}
+    return lacking & {*row.drop, str(row.get("effect_arg"))}
 
 
 def _filter(plan: Plan, node: ast.Call, names: list[str]) -> None:

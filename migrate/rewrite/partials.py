@@ -12,7 +12,7 @@ from ..rulebook.precedence import ATOM, LAMBDA
 from ..rulebook.rows import Row
 from .holes import whole
 from .imports import KNOWN
-from .layercalls import fit_held
+from .layercalls import held_problem
 from .match import Match, Refusal, match
 from .modules.named import looked_up_take
 from .plan import Plan, Whole
@@ -36,7 +36,7 @@ def plan_partials(plan: Plan) -> None:
         row = plan.unit.book.find(dotted) if dotted and dotted.startswith("torch.") else None
         if function is None or dotted is None or row is None or function in plan.taken:
             continue
-        if row.get("layer") and (problem := fit_held(plan, [row], call, call.args[1:])):
+        if row.get("layer") and (problem := held_problem(plan, row, call.keywords, call.args[1:])):
             plan.taken |= {call, *plan.unit.tree.walk(function)}
             plan.found("JM202", call, dotted, f"{dotted}: {problem}", rule=row.name, advice="Leave it out.")
             continue

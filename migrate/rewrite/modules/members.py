@@ -73,7 +73,7 @@ def _is_misfit(plan: Plan, node: ast.Call, kind: Kind) -> bool:
         rows = [plan.unit.book.find(f"torch.nn.{name}") for name in names_looked_up(plan, node.func)]
     known = [row for row in rows if row is not None]
     if known and len(known) >= len(held):
-        problem = fit_held(plan, known, node, node.args)
+        problem = fit_held(plan, known, node)
     else:
         inplace = any(k.arg == "inplace" for k in node.keywords)
         problem = "the layers of the layer library have no inplace" if inplace else ""
