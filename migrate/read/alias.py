@@ -182,18 +182,19 @@ class Aliases:
         return holder in live or "." in holder
 
     def _is_module(self, name: str, stmt: ast.stmt) -> bool:
-        """Whether a name of the function is a module as far as is known, or an attribute one wherever the class binds
-        it."""
+        """Whether a name of the function, or an attribute anywhere in the class, is a module wherever it is bound."""
         place = self.flow(stmt).owner
         if last := name.rpartition(".")[2] if "." in name else "":
             place = self.unit.tree.class_of(stmt) or place
         kinds: set[str] = set()
         for n in ast.walk(place):
-            if (isinstance(n, ast.Name) and n.id == name) or (isinstance(n, ast.arg) and n.arg == name):
-                kinds.add(self.unit.kind(n).tag)
-            elif isinstance(n, ast.Attribute) and n.attr == last and ast.unparse(n) == name:
-                bound = isinstance(n.ctx, ast.Store) and not self.unit.kind(n).known
-                kinds.add("other" if bound else self.unit.kind(n).tag)
+            if (
+                (isinstance(n, ast.Name) and n.id == name)
+                or (isinstance(n, ast.arg) and n.arg == name)
+                or (isinstance(n, ast.Attribute) and n.attr == last and ast.unparse(n) == name)
+            ):
+                unsure = isinstance(getattr(n, "ctx", None), ast.Store) and not self.unit.kind(n).known
+                kinds.add("other" if unsure else self.unit.kind(n).tag)
         return kinds - {"unknown"} == {"Module"}
 
     def _name(self, holder: str, base: ast.expr, stmt: ast.stmt) -> Holder:
