@@ -7,8 +7,9 @@ Everything that torch documents as a view is here, and everything that returns i
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
-from .facts import ClassFacts
+from .facts import ClassFacts, FunctionFacts
 from .kinds import CONTAINERS
 from .unit import Unit
 
@@ -58,6 +59,7 @@ class Modules:
 
     def __init__(self, unit: Unit) -> None:
         self.unit = unit
+        self._inside: set[ast.AST] = set()  # functions whose results are being looked at
 
     def passes(self, func: ast.expr) -> bool:
         """Whether calling the module `func` may return (a view of) its argument."""
@@ -144,14 +146,37 @@ class Modules:
             return ""
         dotted = self.unit.resolve(node.func) or ""
         if dotted == "torch.nn.Sequential":
-            for arg in node.args:
+            for arg in self._parts(node.args):
                 name = "" if isinstance(arg, ast.Starred) else self._overwriting(arg)
                 if name or isinstance(arg, ast.Starred) or not self._may_pass(arg):
                     return name
             return ""
         if dotted.startswith("torch.nn."):
             return dotted if may_be_inplace(node) else ""
+        facts = self.unit.kind(node.func).facts
+        if isinstance(facts, FunctionFacts) and facts.unit is self.unit and facts.node not in self._inside:
+            self._inside.add(facts.node)
+            given = [r.value for r in self.unit.tree.own(facts.node) if isinstance(r, ast.Return) and r.value]
+            made = [b for v in given for b in (self.constructions(v) if isinstance(v, ast.Name) else [v])]
+            found = next((name for value in made if (name := self._overwriting(value))), "")
+            self._inside.discard(facts.node)
+            return found
         return self._held_inplace(node)
+
+    def _parts(self, args: list[ast.expr]) -> Iterator[ast.expr]:
+        """The arguments in order, those in a list or tuple that is unpacked one by one; what follows them in a list
+        that has a name is not known: it comes as it stands."""
+        for arg in args:
+            value = arg.value if isinstance(arg, ast.Starred) else arg
+            built = self.constructions(value) if isinstance(value, ast.Name) else [value]
+            shown = built[0] if len(built) == 1 else value
+            if not isinstance(arg, ast.Starred):
+                yield arg
+                continue
+            if isinstance(shown, (ast.List, ast.Tuple)):
+                yield from shown.elts
+            if not isinstance(value, (ast.List, ast.Tuple)):
+                yield arg
 
     def _held_inplace(self, node: ast.Call) -> str:
         """The layer that the call of a class builds which a variable holds, where it may be given a true `inplace` by
