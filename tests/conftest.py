@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import atexit
 import os
+import random
 import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 from quick import compile_cheaply
 
@@ -20,9 +22,12 @@ if "JAXMIGRATE_CACHE_DIR" not in os.environ:  # no result of one session is read
 
 @pytest.fixture(autouse=True)
 def process_wide_settings() -> Iterator[None]:
-    """Every test starts with torch's own settings, whatever a program of an earlier test switched on."""
+    """Every test starts with torch's own settings and the same draws, whatever an earlier test switched on or drew."""
+    random.seed(0)
+    np.random.seed(0)
     torch = sys.modules.get("torch")
     if torch is not None:
+        torch.manual_seed(0)
         torch.set_anomaly_enabled(False)
         torch.set_default_dtype(torch.float32)
         torch.set_grad_enabled(True)

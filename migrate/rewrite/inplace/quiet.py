@@ -7,7 +7,7 @@ once the call is done. A method that nothing of the project calls is called from
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ...read.facts import ClassFacts, FunctionFacts
@@ -177,13 +177,19 @@ class QuietOnes:
                 up = unit.tree.parents.get(node)
                 if not isinstance(node.ctx, ast.Load) or getattr(up, "func", None) is node:
                     continue
-                for quiet in self.found.values():
-                    if unit.kind(node).facts is quiet.facts or _is_call_of(unit, node, quiet):
-                        quiet.problem = quiet.problem or f"it is passed as a value in line {node.lineno}"
+                for quiet in self._meant(unit, node):
+                    quiet.problem = quiet.problem or f"it is passed as a value in line {node.lineno}"
             for call in unit.tree.all(ast.Call):
                 for kind in run_by(unit, call):
                     for quiet in self.found.values():
                         quiet.exposed |= quiet.may_serve(kind)
+
+    def _meant(self, unit: Unit, node: ast.Name | ast.Attribute) -> list[Quiet]:
+        """Those that a name stands for: by itself, or as the `__call__` of a module that may run the method."""
+        if isinstance(node, ast.Attribute) and node.attr == "__call__":
+            return [quiet for quiet in self.found.values() if quiet.may_serve(unit.kind(node.value))]
+        facts = unit.kind(node).facts
+        return [self.found[facts]] if isinstance(facts, FunctionFacts) and facts in self.found else []
 
     def _reaches(self, unit: Unit, node: ast.Call) -> Iterator[Quiet]:
         kind = unit.kind(node.func)
@@ -214,7 +220,9 @@ class QuietOnes:
                         if not is_followed(unit, node, {facts}):
                             places.setdefault(facts, set()).add(unit)
         imports = {u: set(self._imports(u)) for u in self.project.units} if places else {}
-        return {f: {n for u in units for n in _connected(u, imports)} for f, units in places.items()}
+        importers = {u: {v for v, seen in imports.items() if u in seen} for u in imports}
+        near = {u: _connected(u, (imports, importers)) for u in set().union(*places.values())}
+        return {f: {n for u in units for n in near[u]} for f, units in places.items()}
 
     def _imports(self, unit: Unit) -> Iterator[Unit]:
         """The files whose classes, functions or modules a file imports. A package's `__init__` only hands them on."""
@@ -228,21 +236,15 @@ class QuietOnes:
             yield self.project.by_module[star]
 
 
-def _is_call_of(unit: Unit, node: ast.expr, quiet: Quiet) -> bool:
-    """Whether `node` is the `__call__` of a module that may run the method."""
-    return isinstance(node, ast.Attribute) and node.attr == "__call__" and quiet.may_serve(unit.kind(node.value))
-
-
 def _near(facts: FunctionFacts, lost: Mapping[ClassFacts, set[Unit]]) -> set[Unit]:
     """The files in which something may be an object with this method."""
     return {u for c, units in lost.items() if c.method(facts.name) is facts for u in units}
 
 
-def _connected(start: Unit, imports: Mapping[Unit, set[Unit]]) -> set[Unit]:
-    """The files that this one imports, and those that import it, directly or not."""
-    importers = {u: {v for v, seen in imports.items() if u in seen} for u in imports}
+def _connected(start: Unit, ways_on: Iterable[Mapping[Unit, set[Unit]]]) -> set[Unit]:
+    """The files that one leads to in each of these directions, directly or not."""
     found: set[Unit] = set()
-    for ways in (imports, importers):
+    for ways in ways_on:
         todo, done = [start], set()
         while todo:
             now = todo.pop()

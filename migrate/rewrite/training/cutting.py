@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable, Iterator
 
 from ...read.unit import Unit
 from .callees import Function, called
@@ -28,12 +29,20 @@ def detaches(unit: Unit, function: Function) -> bool:
     """Whether all that a function returns is detached: `h.detach()`, a tuple of those, or of calls of itself."""
     if not isinstance(function, ast.FunctionDef) or function.decorator_list:
         return False
-    inner = {n for f in ast.walk(function) if f is not function and isinstance(f, _FUNCTIONS) for n in ast.walk(f)}
-    returns = [n for n in ast.walk(function) if isinstance(n, ast.Return) and n not in inner]
+    returns = list(_returns(function.body))
     return bool(returns) and all(r.value is not None and _detached(unit, r.value, function) for r in returns)
 
 
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+def _returns(body: Iterable[ast.AST]) -> Iterator[ast.Return]:
+    """The return statements of a function, without those of functions inside it."""
+    for stmt in body:
+        if isinstance(stmt, ast.Return):
+            yield stmt
+        elif isinstance(stmt, (ast.stmt, ast.ExceptHandler, ast.match_case)) and not isinstance(stmt, _DEFINITIONS):
+            yield from _returns(ast.iter_child_nodes(stmt))
+
+
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def _detached(unit: Unit, value: ast.expr, function: ast.FunctionDef) -> bool:
