@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from runner import run_both
+from runner import convert, run_both
 
 GROWING = {
     "a sum of places": "return torch.arange(100000).sum().item()",
@@ -63,4 +63,4 @@ def test_it_is_said_once_a_file_and_not_where_64_bits_are_on() -> None:
     (said,) = (f for f in both.outcome.findings if f.rule == "integer range")
     assert "in 1 more line of this file" in said.message
     wide = program("torch.set_default_dtype(torch.float64)\n" + body)
-    assert all(f.rule != "integer range" for f in run_both(wide).outcome.findings)
+    assert all(f.rule != "integer range" for f in convert(wide)[0].findings)
