@@ -94,9 +94,9 @@ class Unit:
         call = self.tree.parents.get(node)
         if not isinstance(call, ast.Call):
             return name
-        if name == "torch.Tensor" and call.func is node and not self.sets_default:
-            return "torch.FloatTensor"
         cast = isinstance(call.func, ast.Attribute) and call.func.attr == "type" and call.args == [node]
+        if name == "torch.Tensor" and (call.func is node or cast) and not self.sets_default:
+            name = "torch.FloatTensor"
         return TENSOR_TYPES.get(name, name) if cast and not call.keywords else name
 
     def _target(self, binding: Binding) -> str | None:
