@@ -39,7 +39,7 @@ def train(x, y, steps):
         loss = compute_loss(x, y, weight=0.5)
         loss.backward()
         optimizer.step()
-        losses.append(loss.item() + predict(x).mean().item() + evaluate(x, y))
+        losses.append(loss.item() + predict(x).abs().mean().item() + evaluate(x, y))
     return losses
 '''
 )
