@@ -15,12 +15,20 @@ EQUAL = {
     "dtype of complex numbers": "x = torch.ones(2)\nreturn x.dtype.is_complex, torch.complex(x, x).dtype.is_complex",
     "a parameter": "m = nn.Linear(2, 2)\nreturn isinstance(m.bias, torch.Tensor)",
     "a parameter or a number": "m = nn.Linear(2, 2)\nreturn isinstance(m.bias, (int, torch.Tensor))",
+    "a parameter on one path": """class M(nn.Module):
+    def __init__(self, k):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(2)) if k else 1.0
+    def forward(self, x):
+        return x + 1 if isinstance(self.scale, torch.Tensor) else x
+return M(True)(torch.ones(2)), M(False)(torch.ones(2))""",
     "a layer": "m = nn.Linear(2, 2)\nreturn type(m) is nn.Linear, isinstance(m, nn.Module)",
     "no dtype": "x = torch.ones(2)\nreturn x.dtype is not None",
 }
 SAID = {
     "types in a tuple": ("x = torch.ones(2)\nreturn type(x) in (torch.Tensor, list)", "JM304"),
     "text of a dtype": ("x = torch.ones(2)\nreturn str(x.dtype) == 'torch.float32'", "JM101"),
+    "a comment": ("x = torch.ones(2)\nreturn (type(x)  # a tensor\n    is torch.Tensor)", "JM204"),
     "dtypes as keys": ("x = torch.ones(2)\nreturn {torch.float32: 1, torch.int64: 2}[x.dtype]", "JM203"),
     "dtypes in a set": ("x = torch.ones(2)\nreturn x.dtype in {torch.float32}", "JM203"),
 }

@@ -89,6 +89,9 @@ def r3(x: torch.Tensor):
     dims = [i for i in range(2, x.ndim)]
     return x.amax(dims) + x.std(dims) + torch.norm(x, dim=dims) + torch.count_nonzero(x, dims)
 def r4(x: torch.Tensor): return x.var(dim=[i for i in range(2, x.ndim)])
+def r9(x: torch.Tensor):
+    def pool(v, dims: "tuple[int, ...] | None" = None): return v.mean(dims)
+    return pool(x) + pool(x, (0,)).sum() + pool(x, ())
 def r5(x3: torch.Tensor): return x3.mean(tuple(range(1, x3.ndim)))
 def r6(x: torch.Tensor): return torch.linalg.vector_norm(x, dim=())
 def r7(x: torch.Tensor): return torch.any(x > 0, dim=tuple(range(2, x.ndim)))

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from ..read.unit import Unit
 from ..rulebook.template import Hole
 from .match import Match, Refusal
+from .optional import maybe_none
 from .plan import Whole
 from .writer import Writer
 
@@ -92,12 +93,12 @@ def _text(hole: Hole, found: Match, unit: Unit, writer: Writer) -> str:
     node = nodes[0]
     if isinstance(node, (ast.List, ast.Tuple)) and (hole.filter == "axis" or (hole.filter == "axes" and node.elts)):
         return _sequence(node.elts, writer)
-    if hole.filter == "axes" and unit.kind(node).tag in ("tuple", "list"):
+    if hole.filter == "axes" and isinstance(node, ast.expr) and unit.kind(node).tag in ("tuple", "list"):
         return _axes(node, unit, writer)
     return writer.at_level(node, hole.level, hole.enclosed)
 
 
-def _axes(node: ast.AST, unit: Unit, writer: Writer) -> str:
+def _axes(node: ast.expr, unit: Unit, writer: Writer) -> str:
     """A sequence of dimensions: where it is empty, torch takes all of them, and JAX none."""
     kind = unit.kind(node)
     text = writer.at_level(node, 1)
@@ -110,6 +111,8 @@ def _axes(node: ast.AST, unit: Unit, writer: Writer) -> str:
     elif isinstance(node, ast.Call) and len(node.args) == 1:
         if unit.resolve(node.func) in ("builtins.list", "builtins.tuple"):
             text = writer.at_level(node.args[0], 1)
+    if maybe_none(node, unit):  # None is all dimensions in both
+        text = f"{text} or ()"
     return f"tuple({text}) or None"
 
 

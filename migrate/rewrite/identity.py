@@ -67,6 +67,11 @@ def _typed(plan: Plan, node: ast.expr) -> ast.expr | None:
 
 def _instance(plan: Plan, node: ast.Compare, value: ast.expr, tensor: ast.expr, negated: bool) -> None:
     plan.taken.add(tensor)
+    tree = plan.unit.tree
+    if comments := tree.comments_in(tree.start(node), tree.end(node)):
+        text = tree.text[slice(*comments[0])]
+        plan.found("JM204", node, _TENSOR, f"rewriting would lose the comment {text!r}")
+        return
 
     def build(writer: Writer) -> str:
         asked = f"isinstance({writer.at_level(value, 1)}, jax.Array)"
@@ -99,9 +104,18 @@ def _called(plan: Plan, node: ast.Call) -> None:
     if name == "builtins.str" and len(node.args) == 1 and plan.unit.kind(node.args[0]).tag == "dtype":
         plan.found("JM101", node, "torch.dtype", "the text is `float32` in JAX, `torch.float32` in torch",
                    advice="Compare dtypes, not their texts.")  # fmt: skip
-    elif name == "builtins.isinstance" and len(node.args) == 2 and plan.unit.kind(node.args[0]).tag == "Variable":
+    elif name == "builtins.isinstance" and len(node.args) == 2 and (text := _holders(plan, node.args[0])):
         asked = node.args[1]
         for tensor in asked.elts if isinstance(asked, ast.Tuple) else [asked]:
             if plan.unit.resolve(tensor) == _TENSOR:
-                plan.replace(tensor, "nnx.Variable")
-                plan.found("JM001", tensor, _TENSOR, "torch.Tensor -> nnx.Variable: it holds an array", rule=_TENSOR)
+                plan.replace(tensor, text if tensor is asked else text.strip("()"))
+                plan.found("JM001", tensor, _TENSOR, f"torch.Tensor -> {text}: parameters hold an array", rule=_TENSOR)
+
+
+def _holders(plan: Plan, value: ast.expr) -> str:
+    """What a tensor is an instance of: a Variable, or either where a module's attribute may hold one; "" elsewhere."""
+    if plan.unit.kind(value).tag == "Variable":
+        return "nnx.Variable"
+    if isinstance(value, ast.Attribute) and plan.unit.kind(value.value).tag == "Module":
+        return "(jax.Array, nnx.Variable)"
+    return ""
