@@ -15,6 +15,8 @@ EQUAL = {
     "dtype of complex numbers": "x = torch.ones(2)\nreturn x.dtype.is_complex, torch.complex(x, x).dtype.is_complex",
     "a parameter": "m = nn.Linear(2, 2)\nreturn isinstance(m.bias, torch.Tensor)",
     "a parameter or a number": "m = nn.Linear(2, 2)\nreturn isinstance(m.bias, (int, torch.Tensor))",
+    "items of a state_dict": """sd = nn.Linear(2, 2).state_dict()
+return [isinstance(v, torch.Tensor) for v in sd.values()], isinstance(sd["bias"], torch.Tensor)""",
     "a parameter on one path": """class M(nn.Module):
     def __init__(self, k):
         super().__init__()

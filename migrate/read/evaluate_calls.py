@@ -13,6 +13,7 @@ from .kinds import (
     BOOL,
     CONTAINERS,
     FLOAT,
+    IN_STATE,
     INT,
     MODULE,
     NONE,
@@ -444,8 +445,8 @@ class Calls:
             return Kind("list", "", (MODULE,))
         if name in ("named_modules", "named_children"):
             return Kind("list", "", (Kind("tuple", "", (STR, MODULE)),))
-        if name in ("state_dict",):
-            return Kind("dict", "", (TENSOR,))
+        if name == "state_dict":
+            return Kind("dict", "", (TENSOR.because(IN_STATE),))
         if name == "forward":
             return self._call_module(base, node, args, keywords)
         if base.name == "torch.nn.ModuleDict":

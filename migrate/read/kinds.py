@@ -75,6 +75,7 @@ MODULE = Kind("Module")
 INT, FLOAT, BOOL, STR, NONE, OTHER = (Kind(t) for t in ("int", "float", "bool", "str", "None", "other"))
 SHAPE, DTYPE, DEVICE, NUMPY = (Kind(t) for t in ("shape", "dtype", "device", "numpy"))
 NUMBERS = ("int", "float", "bool")
+IN_STATE = "an item of a state_dict"  # the evidence for a tensor that is an array of NumPy after the rewrite
 WRAPPERS = ("torch.nn.DataParallel", "torch.nn.parallel.DistributedDataParallel")
 CONTAINERS = ("torch.nn.Sequential", "torch.nn.ModuleList", "torch.nn.ModuleDict")
 

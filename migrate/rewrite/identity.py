@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 
+from ..read.kinds import IN_STATE
 from ..read.source import hidden
 from ..rulebook.precedence import ATOM, NOT
 from .plan import Plan, Whole
@@ -109,13 +110,17 @@ def _called(plan: Plan, node: ast.Call) -> None:
         for tensor in asked.elts if isinstance(asked, ast.Tuple) else [asked]:
             if plan.unit.resolve(tensor) == _TENSOR:
                 plan.replace(tensor, text if tensor is asked else text.strip("()"))
-                plan.found("JM001", tensor, _TENSOR, f"torch.Tensor -> {text}: parameters hold an array", rule=_TENSOR)
+                plan.found("JM001", tensor, _TENSOR, f"torch.Tensor -> {text}, which it is here", rule=_TENSOR)
 
 
 def _holders(plan: Plan, value: ast.expr) -> str:
-    """What a tensor is an instance of: a Variable, or either where a module's attribute may hold one; "" elsewhere."""
-    if plan.unit.kind(value).tag == "Variable":
+    """What a tensor is an instance of: a Variable, or either where a module's attribute may hold one, an array of NumPy
+    in a state_dict; "" elsewhere."""
+    kind = plan.unit.kind(value)
+    if kind.tag == "Variable":
         return "nnx.Variable"
+    if kind.why == IN_STATE:
+        return "np.ndarray"
     if isinstance(value, ast.Attribute) and plan.unit.kind(value.value).tag == "Module":
         return "(jax.Array, nnx.Variable)"
     return ""
